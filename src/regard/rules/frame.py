@@ -1,0 +1,86 @@
+"""Where a strip of the weights lies: which queries, which keys, and what positions they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from array_api_compat import array_namespace, device
+from numpy.typing import NDArray
+
+from regard._errors import ShapeError
+from regard._shapes import Array, Sizes
+
+Index: TypeAlias = slice | NDArray[np.int64]
+"""A slice with plain bounds, or an array of indices."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The queries ``rows`` by the keys ``keys`` of one call.
+
+    Position belongs to the call: query i stands at ``start + i`` among the keys 0 … S−1, with
+    ``start`` an int or one per batch entry.  No rule has an alignment of its own.
+    """
+
+    xp: Any
+    device: Any
+    sizes: Sizes
+    start: int | NDArray[np.int64]
+    rows: Index
+    keys: slice
+
+    def cut(self, rows: Index, keys: slice) -> Frame:
+        """The same call's frame over other queries and keys."""
+        return replace(self, rows=rows, keys=keys)
+
+    def query_index(self) -> NDArray[np.int64]:
+        """(t,) the numbers of the queries, from 0."""
+        if isinstance(self.rows, slice):
+            return np.arange(self.rows.start, self.rows.stop, dtype=np.int64)
+        return self.rows
+
+    def query_positions(self) -> NDArray[np.int64]:
+        """(t,), or (…, t) where each batch entry has its own start."""
+        return np.asarray(self.start, dtype=np.int64)[..., None] + self.query_index()
+
+    def key_positions(self) -> NDArray[np.int64]:
+        """(w,) the numbers of the keys, which are their positions."""
+        return np.arange(self.keys.start, self.keys.stop, dtype=np.int64)
+
+    def per_batch(self, name: str, value: int | NDArray[np.int64]) -> NDArray[np.int64]:
+        """``value`` as () or as (…,), one per batch entry; () is not copied to every entry."""
+        array = np.asarray(value, dtype=np.int64)
+        if array.ndim and array.shape != self.sizes.lead:
+            raise ShapeError(
+                f"{name} must be one number or one per batch entry, of shape {self.sizes.lead}, "
+                f"but its shape is {array.shape}"
+            )
+        return array
+
+    def move(self, array: Array) -> Array:
+        """``array`` in the call's library and on its device."""
+        if isinstance(array, np.ndarray) or not hasattr(array, "device"):
+            return self.xp.asarray(array, device=self.device)
+        same = type(array).__module__.partition(".")[0] in self.xp.__name__
+        return self.xp.asarray(array if same else np.asarray(array), device=self.device)
+
+    def slice_dense(self, array: Array) -> Array:
+        """The frame's part of an array that broadcasts to (…, H, T, S)."""
+        if array.shape[-1] != 1:
+            array = array[..., self.keys]
+        if array.shape[-2] != 1:
+            if isinstance(self.rows, slice):
+                array = array[..., self.rows, :]
+            else:  # in the array's own library, which need not be the call's
+                xp, own = array_namespace(array), device(array)
+                array = xp.take(array, xp.asarray(self.rows, device=own), axis=-2)
+        return array
+
+    @property
+    def entries(self) -> int:
+        """How many weights the frame holds, over all batch entries and heads."""
+        width = self.keys.stop - self.keys.start
+        return prod((self.sizes.rows, len(self.query_index()), width))

@@ -1,0 +1,204 @@
+"""The masks' front doors: small functions that check what they are given, with the words for it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard._errors import KindError, ShapeError, ValueRangeError
+from regard._shapes import Array, dtype_name
+from regard.rules.masks import Causal, Documents, Keep, Lengths, Mask, Prefix, Where, Window
+
+
+def causal() -> Mask:
+    """Each query may attend to its own position and those before it: j ≤ i.
+
+    With fewer queries than keys the last query sits at the last key (``start`` = S − T), as a
+    cache needs; ``start`` moves it.
+
+    Source: Vaswani et al. 2017, section 3.2.3.
+
+    >>> import numpy as np, regard
+    >>> x = np.eye(3)
+    >>> regard.weights(x, x, regard.causal()).dense()[0].tolist()
+    [1.0, 0.0, 0.0]
+    """
+    return Causal()
+
+
+def window(n: int | None = None, *, before: int | None = None, after: int | None = None) -> Mask:
+    """Each query may attend to keys near its own position.
+
+    ``window(n)`` looks back over n keys, itself included: i − n < j ≤ i.
+    ``window(before=a, after=b)`` counts neighbours: i − a ≤ j ≤ i + b.
+
+    Raises:
+        ValueRangeError: n < 1, a or b negative, or n together with before or after.
+
+    Source: Beltagy et al. 2020 (Longformer), section 3.1.
+
+    >>> window(3)
+    window(3)
+    >>> window(before=2, after=1)
+    window(before=2, after=1)
+    """
+    if n is not None:
+        if before is not None or after is not None:
+            raise ValueRangeError(
+                "window takes either n or before and after, but both came; window(n) is "
+                "window(before=n - 1, after=0)"
+            )
+        return Window(_count("n", n, at_least=1) - 1, 0)
+    if before is None and after is None:
+        raise ValueRangeError("window needs a size: window(n), or window(before=a, after=b)")
+    return Window(_count("before", before or 0), _count("after", after or 0))
+
+
+def prefix(n: int) -> Mask:
+    """Every query may attend to the first n keys: j < n.
+
+    ``causal() | prefix(n)`` is a language model that reads its first n tokens in both directions.
+
+    Source: Raffel et al. 2020 (T5), section 3.2.1, "prefix LM".
+
+    >>> causal() | prefix(4)
+    causal() | prefix(4)
+    """
+    return Prefix(_count("n", n))
+
+
+def lengths(stop: Any, start: Any = 0) -> Mask:
+    """Only the keys start ≤ j < stop are there; the rest is padding, on either side.
+
+    Args:
+        stop: one number, or one per batch entry, shape (…).
+        start: likewise; 0 unless the padding stands on the left.
+
+    >>> lengths([3, 5])
+    lengths([3, 5])
+    """
+    stops, starts = _whole("stop", stop), _whole("start", start)
+    for name, array in (("stop", stops), ("start", starts)):
+        if np.any(array < 0):
+            raise ValueRangeError(f"{name} must be 0 or more, but {array.min()} came")
+    return Lengths(stops, starts)
+
+
+def documents(ids: Any = None, *, lengths: Any = None, cumulative: Any = None) -> Mask:
+    """Each query may attend only to keys of its own document, where several lie in one sequence.
+
+    Give one of the three:
+
+    Args:
+        ids: the document of each key, shape (S,) or (…, S); a document's keys lie together.
+        lengths: the length of each document; they sum to S.
+        cumulative: where each begins, then S: ``[0, 3, 7]`` (``cu_seqlens`` elsewhere).
+
+    >>> documents([0, 0, 0, 1, 1])
+    documents(lengths=[3, 2])
+    >>> documents(cumulative=[0, 3, 5])
+    documents(lengths=[3, 2])
+    """
+    given = [x for x in (ids, lengths, cumulative) if x is not None]
+    if len(given) != 1:
+        raise ValueRangeError(
+            f"documents takes one of ids, lengths=, cumulative=, but {len(given)} came"
+        )
+    if lengths is not None:
+        sizes = _whole("lengths", lengths)
+        if sizes.ndim != 1 or np.any(sizes < 1):
+            raise ValueRangeError("lengths must be a list of sizes of 1 or more, such as [3, 2]")
+        cumulative = np.concatenate([[0], np.cumsum(sizes)])
+    if cumulative is not None:
+        edges = _whole("cumulative", cumulative)
+        if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or np.any(np.diff(edges) < 1):
+            raise ValueRangeError(
+                "cumulative must begin with 0 and rise to S, such as [0, 3, 5], but it is "
+                f"{np.array2string(edges, threshold=8)}"
+            )
+        sizes = np.diff(edges)
+        return Documents(np.repeat(edges[:-1], sizes), np.repeat(edges[1:], sizes))
+    return _documents_by_id(_whole("ids", ids))
+
+
+def _documents_by_id(ids: NDArray[np.int64]) -> Documents:
+    if ids.ndim == 0 or ids.shape[-1] == 0:
+        raise ShapeError(
+            f"ids must hold one number a key, shape (S,), but its shape is {ids.shape}"
+        )
+    S = ids.shape[-1]
+    new = np.ones(ids.shape, bool)
+    new[..., 1:] = ids[..., 1:] != ids[..., :-1]
+    for row, row_new in zip(ids.reshape(-1, S), new.reshape(-1, S), strict=True):
+        if np.count_nonzero(row_new) != len(np.unique(row)):
+            raise ValueRangeError(
+                "ids must be contiguous: the keys of one document lie together, but an id comes "
+                "again after another one; sort the sequence by document, or use where(fn)"
+            )
+    at = np.arange(S)
+    first = np.maximum.accumulate(np.where(new, at, 0), axis=-1)
+    last = np.ones(ids.shape, bool)
+    last[..., :-1] = new[..., 1:]
+    end = np.minimum.accumulate(np.where(last, at + 1, S)[..., ::-1], axis=-1)[..., ::-1]
+    return Documents(first, end)
+
+
+def keep(array: Array) -> Mask:
+    """May attend where ``array`` is True; ``~keep(array)`` where True means hidden.
+
+    Args:
+        array: bool, shape that broadcasts to (…, H, T, S), at least (T, S).  It is kept, not
+            copied, and is evaluated a strip at a time.
+
+    >>> import numpy as np
+    >>> ~keep(np.zeros((2, 2), bool))
+    ~keep(<2 × 2 bool>)
+    """
+    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+        array = np.asarray(array)
+    if dtype_name(array) != "bool":
+        raise KindError(
+            f"keep(array) takes a bool array, True meaning 'may attend', but it is "
+            f"{dtype_name(array)}; compare it first: keep(array == 1); an array that is added to "
+            "the scores is bias=array"
+        )
+    return Keep(array)
+
+
+def where(fn: Callable[[Array, Array], Array]) -> Mask:
+    """May attend where ``fn(query_positions, key_positions)`` is True; evaluated strip by strip.
+
+    ``fn`` gets integer arrays of the call's own library, the queries' as (…, t, 1) and the keys'
+    as (w,), and returns booleans of the broadcast shape.
+
+    >>> where(lambda i, j: (i - j) % 2 == 0)
+    where(<lambda>)
+    """
+    if not callable(fn):
+        raise KindError(f"where takes a function of two arrays, but {type(fn).__name__} came")
+    return Where(fn)
+
+
+def _count(name: str, value: Any, at_least: int = 0) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise KindError(
+            f"{name} must be a whole number, but it is a {type(value).__name__}"
+        ) from None
+    if isinstance(value, bool) or number < at_least:
+        raise ValueRangeError(f"{name} must be {at_least} or more, but {value} came")
+    return number
+
+
+def _whole(name: str, value: Any) -> NDArray[np.int64]:
+    if hasattr(value, "detach"):  # a torch tensor, perhaps on a device
+        value = value.detach().cpu()
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise KindError(f"{name} must be whole numbers, but it is {array.dtype}")
+    return array.astype(np.int64)

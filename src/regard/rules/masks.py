@@ -1,0 +1,317 @@
+"""Who may attend to whom, as values: ``causal() & window(128) | prefix(4)``.
+
+True means "may attend", everywhere.  A mask holds no n × n array and no alignment of its own: it
+is asked for the key ranges of a call's queries (``ranges``), or, where it has no such form, for
+one strip of the matrix at a time (``strip``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard._errors import KindError, ShapeError
+from regard._shapes import Array, check_fits, dtype_name
+from regard._words import Language
+from regard.rules.frame import Frame
+from regard.rules.ranges import Ranges
+
+
+class Mask:
+    """A rule that says, for any query and key, whether the query may attend to the key.
+
+    Masks compose: ``a & b`` allows what both allow, ``a | b`` what either allows, ``~a`` the rest.
+    """
+
+    def ranges(self, frame: Frame) -> Ranges | None:
+        """The keys that each query of ``frame`` may attend to, or None if not of that form."""
+        return None
+
+    def bounds(self, frame: Frame) -> Ranges | None:
+        """Ranges that hold all allowed keys and perhaps more; None if nothing is known."""
+        return self.ranges(frame)
+
+    def strip(self, frame: Frame) -> Array:
+        """The rule over ``frame``: a boolean array that broadcasts to (…, H, t, w)."""
+        ranges = self.ranges(frame)
+        assert ranges is not None, f"{type(self).__name__} has neither ranges nor a strip"
+        return strip_of(ranges, frame)
+
+    def sentence(self, lang: Language = "en") -> str:
+        """The rule in one plain sentence, in English or Chinese."""
+        from regard.rules.sentences import sentence
+
+        return sentence(self, lang)
+
+    def __and__(self, other: Mask) -> Mask:
+        return And(self, other) if isinstance(other, Mask) else NotImplemented
+
+    def __or__(self, other: Mask) -> Mask:
+        return Or(self, other) if isinstance(other, Mask) else NotImplemented
+
+    def __invert__(self) -> Mask:
+        return self.rule if isinstance(self, Not) else Not(self)
+
+    def __bool__(self) -> bool:
+        raise KindError(
+            "a mask has no truth value of its own; join masks with & | ~, not with 'and', 'or', "
+            "'not', and test for a missing one with 'mask is None'"
+        )
+
+
+def strip_of(ranges: Ranges, frame: Frame) -> Array:
+    """The strip that ``ranges`` allow over the keys of ``frame``: (t, w) or (…, 1, t, w)."""
+    start, stop = frame.move(ranges.start), frame.move(ranges.stop)
+    if ranges.start.ndim > 2:  # one row of ranges per batch entry: make room for the heads
+        start, stop = start[..., None, :, :], stop[..., None, :, :]
+    keys = frame.move(frame.key_positions())
+    allowed = (keys >= start[..., 0:1]) & (keys < stop[..., 0:1])
+    for i in range(1, ranges.start.shape[-1]):
+        one = slice(i, i + 1)
+        allowed = allowed | ((keys >= start[..., one]) & (keys < stop[..., one]))
+    return allowed
+
+
+@dataclass(frozen=True)
+class Causal(Mask):
+    """See :func:`causal`."""
+
+    def ranges(self, frame: Frame) -> Ranges:
+        at = frame.query_positions()
+        return Ranges.of(np.zeros_like(at), at + 1, frame.sizes.S)
+
+    def __repr__(self) -> str:
+        return "causal()"
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """See :func:`window`."""
+
+    before: int
+    after: int
+
+    def ranges(self, frame: Frame) -> Ranges:
+        at = frame.query_positions()
+        return Ranges.of(at - self.before, at + self.after + 1, frame.sizes.S)
+
+    def __repr__(self) -> str:
+        if self.after == 0:
+            return f"window({self.before + 1})"
+        return f"window(before={self.before}, after={self.after})"
+
+
+@dataclass(frozen=True)
+class Prefix(Mask):
+    """See :func:`prefix`."""
+
+    n: int
+
+    def ranges(self, frame: Frame) -> Ranges:
+        zeros = np.zeros_like(frame.query_positions())
+        return Ranges.of(zeros, zeros + self.n, frame.sizes.S)
+
+    def __repr__(self) -> str:
+        return f"prefix({self.n})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lengths(Mask):
+    """See :func:`lengths`."""
+
+    stop: NDArray[np.int64]
+    start: NDArray[np.int64]
+
+    def ranges(self, frame: Frame) -> Ranges:
+        S = frame.sizes.S
+        start = frame.per_batch("start of lengths(stop, start)", self.start)
+        stop = frame.per_batch("stop of lengths(stop, start)", self.stop)
+        largest = max(np.max(stop, initial=0), np.max(start, initial=0))
+        if largest > S:
+            raise ShapeError(
+                f"lengths(stop, start) must count keys from 0 to S = {S}, but {largest} came; "
+                "they are counts of the keys in this call"
+            )
+        zeros = np.zeros(len(frame.query_index()), np.int64)
+        return Ranges.of(zeros + start[..., None], zeros + stop[..., None], S)
+
+    def __repr__(self) -> str:
+        stop = np.array2string(self.stop, separator=", ", threshold=8)
+        start = np.array2string(self.start, separator=", ", threshold=8)
+        return f"lengths({stop})" if not self.start.any() else f"lengths({stop}, start={start})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Documents(Mask):
+    """See :func:`documents`; ``first`` and ``end`` are the bounds of each key's own document."""
+
+    first: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    def ranges(self, frame: Frame) -> Ranges:
+        S = frame.sizes.S
+        shape = self.first.shape
+        if shape[-1] != S or (len(shape) > 1 and shape[:-1] != frame.sizes.lead):
+            raise ShapeError(
+                f"documents(...) must cover the S = {S} keys of the call, once or once per batch "
+                f"entry {(*frame.sizes.lead, S)}, but it covers {shape}"
+            )
+        at = frame.query_positions()
+        inside = (at >= 0) & (at < S)
+        at = np.where(inside, at, 0)
+        if len(shape) == 1:
+            first, end = self.first[at], self.end[at]
+        else:
+            at = np.broadcast_to(at, (*shape[:-1], at.shape[-1]))
+            first = np.take_along_axis(self.first, at, -1)
+            end = np.take_along_axis(self.end, at, -1)
+        return Ranges.of(np.where(inside, first, S), end, S)
+
+    def __repr__(self) -> str:
+        if self.first.ndim > 1:
+            return f"documents(<{self.first.shape[0]} × {self.first.shape[-1]} ids>)"
+        sizes = np.diff(np.append(np.unique(self.first), self.first.shape[-1]))
+        return f"documents(lengths={np.array2string(sizes, separator=', ', threshold=8)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Spans(Mask):
+    """Each query's own one range of keys, [start, stop): what a dense mask often turns out to be.
+
+    ``start`` and ``stop`` have shape (T,) or (…, T) and go with the query's number, not position.
+    """
+
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+
+    def ranges(self, frame: Frame) -> Ranges:
+        T = frame.sizes.T
+        if self.start.shape[-1] != T:
+            raise ShapeError(f"this mask has {self.start.shape[-1]} rows, but the call has T = {T}")
+        rows = frame.query_index()
+        return Ranges.of(self.start[..., rows], self.stop[..., rows], frame.sizes.S)
+
+    def __repr__(self) -> str:
+        return f"Spans(<{' × '.join(map(str, self.start.shape))} ranges>)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Keep(Mask):
+    """See :func:`keep`."""
+
+    array: Array
+
+    def strip(self, frame: Frame) -> Array:
+        check_fits("the array of keep(array)", self.array, frame.sizes)
+        return frame.move(frame.slice_dense(self.array))
+
+    def __repr__(self) -> str:
+        return f"keep(<{' × '.join(map(str, self.array.shape))} bool>)"
+
+
+@dataclass(frozen=True)
+class Where(Mask):
+    """See :func:`where`."""
+
+    fn: Callable[[Array, Array], Array]
+
+    def strip(self, frame: Frame) -> Array:
+        queries = frame.move(frame.query_positions()[..., None])
+        if queries.ndim > 2:
+            queries = queries[..., None, :, :]
+        return self.fn(queries, frame.move(frame.key_positions()))
+
+    def __repr__(self) -> str:
+        return f"where({getattr(self.fn, '__name__', repr(self.fn))})"
+
+
+@dataclass(frozen=True)
+class And(Mask):
+    """What both allow."""
+
+    left: Mask
+    right: Mask
+
+    def ranges(self, frame: Frame) -> Ranges | None:
+        a, b = self.left.ranges(frame), self.right.ranges(frame)
+        return None if a is None or b is None else a & b
+
+    def bounds(self, frame: Frame) -> Ranges | None:
+        a, b = self.left.bounds(frame), self.right.bounds(frame)
+        return b if a is None else a if b is None else a & b
+
+    def strip(self, frame: Frame) -> Array:
+        return self.left.strip(frame) & self.right.strip(frame)
+
+    def __repr__(self) -> str:
+        return f"{_inside(self.left, And)} & {_inside(self.right, And)}"
+
+
+@dataclass(frozen=True)
+class Or(Mask):
+    """What either allows."""
+
+    left: Mask
+    right: Mask
+
+    def ranges(self, frame: Frame) -> Ranges | None:
+        a, b = self.left.ranges(frame), self.right.ranges(frame)
+        return None if a is None or b is None else a | b
+
+    def bounds(self, frame: Frame) -> Ranges | None:
+        a, b = self.left.bounds(frame), self.right.bounds(frame)
+        return None if a is None or b is None else a | b
+
+    def strip(self, frame: Frame) -> Array:
+        return self.left.strip(frame) | self.right.strip(frame)
+
+    def __repr__(self) -> str:
+        return f"{_inside(self.left, Or)} | {_inside(self.right, Or)}"
+
+
+@dataclass(frozen=True)
+class Not(Mask):
+    """What the rule does not allow."""
+
+    rule: Mask
+
+    def ranges(self, frame: Frame) -> Ranges | None:
+        inner = self.rule.ranges(frame)
+        return None if inner is None else ~inner
+
+    def strip(self, frame: Frame) -> Array:
+        return ~self.rule.strip(frame)
+
+    def __repr__(self) -> str:
+        return f"~{_inside(self.rule, Not)}"
+
+
+def _inside(rule: Mask, outer: type[Mask]) -> str:
+    """The rule's repr, in brackets where it joins others by another sign than ``outer``."""
+    return (
+        f"({rule!r})" if isinstance(rule, And | Or) and not isinstance(rule, outer) else repr(rule)
+    )
+
+
+def check_mask(mask: object) -> None:
+    """A mask is a value: refuse a raw array with the remedy, since its True could mean either."""
+    if mask is None or isinstance(mask, Mask):
+        return
+    if hasattr(mask, "shape") and hasattr(mask, "dtype"):
+        if dtype_name(mask) == "bool":
+            raise KindError(
+                "mask must be a mask value, but it is a raw bool array, whose True means 'may "
+                "attend' in some libraries and 'hidden' in others; pass keep(array) if True means "
+                "may attend, ~keep(array) if it means hidden"
+            )
+        raise KindError(
+            f"mask must be a mask value, but it is an array of {dtype_name(mask)}; an array that "
+            "is added to the scores is a bias: bias=array; a 0/1 array is keep(array == 1)"
+        )
+    raise KindError(
+        f"mask must be a mask value such as causal() or keep(array), but it is a "
+        f"{type(mask).__name__}"
+    )
