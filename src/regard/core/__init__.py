@@ -1,0 +1,1 @@
+"""Attention, weights, plan and the engines."""

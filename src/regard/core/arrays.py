@@ -1,0 +1,31 @@
+"""The few words of array arithmetic that the standard has no name for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+from regard._shapes import Array, dtype_name
+
+
+def all_finite(*arrays: Array) -> bool:
+    """No NaN and no infinity anywhere."""
+    return all(
+        bool(array_namespace(a).all(array_namespace(a).isfinite(constant(a)))) for a in arrays
+    )
+
+
+def constant(x: Array) -> Array:
+    """``x`` without a derivative (torch)."""
+    return x.detach() if hasattr(x, "detach") else x
+
+
+def scalar(like: Array, value: float) -> Array:
+    """``value`` as an array of no axes, of ``like``'s library, dtype and device."""
+    return array_namespace(like).full((), value, dtype=like.dtype, device=device(like))
+
+
+def accumulator(xp: Any, array: Array) -> Any:
+    """The dtype that sums are made in: float64 for float64, else float32."""
+    return xp.float64 if dtype_name(array) == "float64" else xp.float32

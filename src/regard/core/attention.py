@@ -1,0 +1,168 @@
+"""The front door's verbs: check → plan → compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard._shapes import Array
+from regard.core.call import Call, check
+from regard.core.merge import Partial
+from regard.core.plan import ENGINES, Plan, choose
+from regard.core.weights import Weights
+from regard.rules.masks import Mask
+
+
+def attend(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Mask | None = None,
+    *,
+    bias: Array | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sink: Array | float | None = None,
+    start: Any = None,
+    dropout: float = 0.0,
+    generator: Any = None,
+    engine: str = "auto",
+) -> Array:
+    """Exact attention: each query gets the values, averaged by how well their keys match it.
+
+    ::
+
+        output = softmax( scale · q kᵀ  (softcapped, + bias, masked) ) v
+
+    Args:
+        q: queries (…, H, T, D), or plain (T, D).
+        k: keys (…, G, S, D); H is a multiple of G, query head h reads key head h // (H // G).
+        v: values (…, G, S, E).
+        mask: who may attend to whom, a value such as ``causal() & window(128)``; all if None.
+        bias: added to the scores; any shape that broadcasts to (…, H, T, S).
+        scale: 1/√D unless given.
+        softcap: scores become softcap · tanh(scores / softcap), before bias and mask.
+        sink: one logit a query head (H,) that takes weight and gives no value.
+        start: the position of query 0 among the keys, one number or one per batch entry; S − T
+            unless given.
+        dropout: the share of weights set to 0, the rest divided by 1 − dropout.
+        generator: torch's or NumPy's generator, or a number, that dropout draws its seed from.
+        engine: ``"auto"``, or ``"sdpa"``, ``"tiles"``, ``"formula"``; :func:`plan` tells which.
+
+    Returns:
+        (…, H, T, E) in the dtype of v.  A query that may attend to nothing gets 0.
+
+    Raises:
+        ShapeError, KindError, ValueRangeError: an argument that does not fit, by its name.
+        EngineError: an engine asked for by name that cannot do the call.
+
+    Source: Vaswani et al. 2017, section 3.2.1.
+
+    >>> import numpy as np, regard
+    >>> x = np.array([[0.1, 0.5], [0.3, 0.4], [0.8, 0.0]])
+    >>> regard.attend(x, x, x).round(3).tolist()
+    [[0.384, 0.312], [0.4, 0.3], [0.451, 0.263]]
+    """
+    call = check(
+        q,
+        k,
+        v,
+        mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        sink=sink,
+        start=start,
+        dropout=dropout,
+        generator=generator,
+    )
+    output, _ = ENGINES[choose(call, engine, "output").engine].attend(call)
+    return call.finish(output, 3)
+
+
+def weights(
+    q: Array,
+    k: Array,
+    mask: Mask | None = None,
+    *,
+    bias: Array | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sink: Array | float | None = None,
+    start: Any = None,
+    engine: str = "auto",
+) -> Weights:
+    """The attention weights as a matrix that is never built: ask it, at any length.
+
+    ::
+
+        w_ij = exp( s_ij − lse_i ),    s = scale · q kᵀ  (softcapped, + bias, masked)
+
+    Arguments and errors as in :func:`attend`; ``weights(q, k, …) @ v`` is ``attend(q, k, v, …)``.
+
+    >>> import numpy as np, regard
+    >>> q = k = np.random.default_rng(0).normal(size=(1000, 16))
+    >>> W = regard.weights(q, k, regard.causal())
+    >>> W.shape, W[..., 2, :4].round(3).tolist()
+    ((1000, 1000), [0.008, 0.006, 0.986, 0.0])
+    """
+    call = check(
+        q,
+        k,
+        None,
+        mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        sink=sink,
+        start=start,
+    )
+    return Weights(call, engine)
+
+
+def partial(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Mask | None = None,
+    *,
+    bias: Array | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    start: Any = None,
+    engine: str = "auto",
+) -> Partial:
+    """Attention over some of the keys, with its lse, so that :func:`merge` can join the pieces.
+
+    Arguments and errors as in :func:`attend`.  Positions count from the first key given: for the
+    keys from 100 on, ``start`` is 100 less than for all of them.
+
+    Returns:
+        ``Partial(output, lse)``: (…, H, T, E) and (…, H, T).
+
+    Source: Dao et al. 2022 (FlashAttention), section 3.1.
+    """
+    call = check(q, k, v, mask, bias=bias, scale=scale, softcap=softcap, start=start)
+    output, lse = ENGINES[choose(call, engine, "lse").engine].attend(call)
+    return Partial(call.finish(output, 3), call.finish(lse, 2))
+
+
+def plan(
+    q: Array,
+    k: Array,
+    v: Array | Mask | None = None,
+    mask: Mask | None = None,
+    *,
+    engine: str = "auto",
+    **options: Any,
+) -> Plan:
+    """Which engine a call of :func:`attend` (or, without v, of :func:`weights`) gets, and why.
+
+    >>> import numpy as np, regard
+    >>> x = np.eye(3)
+    >>> regard.plan(x, x, x, regard.causal()).engine
+    'tiles'
+    """
+    if isinstance(v, Mask):  # plan(q, k, mask): the arguments of weights
+        v, mask = None, v
+    call: Call = check(q, k, v, mask, **options)
+    return choose(call, engine, "weights" if v is None else "output")

@@ -1,0 +1,1 @@
+"""One file an engine; they do not know each other."""

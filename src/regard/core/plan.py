@@ -1,0 +1,52 @@
+"""Which engine computes a call, and why: the choice is visible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Literal, TypeAlias
+
+from regard._errors import EngineError
+from regard.core.call import Call
+from regard.core.engines import formula, sdpa, tiles
+
+Want: TypeAlias = Literal["output", "lse", "weights"]
+
+ENGINES: Mapping[str, ModuleType] = {e.name: e for e in (sdpa, tiles, formula)}
+"""In the order in which ``auto`` tries them; it never gets as far as ``formula``."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The engine that a call gets."""
+
+    engine: str
+    """Its name, which ``engine=`` takes."""
+    why: str
+    """Why this one."""
+    refused: Mapping[str, str]
+    """The engines that were passed over, each with the reason."""
+
+
+def choose(call: Call, engine: str, want: Want) -> Plan:
+    """The first engine that can and likes to; one asked for by name never falls back."""
+    if engine != "auto":
+        if engine not in ENGINES:
+            raise EngineError(
+                f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, but it is "
+                f"{engine!r}"
+            )
+        if reason := ENGINES[engine].refuses(call, want):
+            raise EngineError(
+                f"engine={engine!r} cannot do this call: {reason}; engine='auto' finds one that can"
+            )
+        return Plan(engine, f"asked for by name; {ENGINES[engine].why}", {})
+    refused: dict[str, str] = {}
+    for name, module in ENGINES.items():
+        dislikes = getattr(module, "dislikes", None)
+        reason = module.refuses(call, want) or (dislikes(call) if dislikes else None)
+        if reason is None:
+            return Plan(name, module.why, refused)
+        refused[name] = reason
+    raise AssertionError("tiles takes every call")

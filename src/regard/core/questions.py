@@ -1,0 +1,182 @@
+"""Questions to the weights, as values: many of them are answered in one pass over the matrix.
+
+``W.ask(topk(8), entropy(), received())`` goes through the T × S weights once, a strip of rows at a
+time, and keeps of each strip only what the questions need.  A question makes a ``Reducer`` for a
+call; the reducer turns each strip into a small part, and joins the parts.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from regard._errors import KindError, ShapeError, ValueRangeError
+from regard._shapes import Array
+from regard.core.reducers import (
+    Diagonals,
+    Entropy,
+    Mass,
+    Pixels,
+    Received,
+    Reducer,
+    Strongest,
+)
+from regard.rules.frame import Frame
+
+
+class Question(ABC):
+    """Something to ask of the weights; see :meth:`regard.Weights.ask`."""
+
+    @abstractmethod
+    def reducer(self, frame: Frame) -> Reducer:
+        """What answers the question over the matrix of ``frame``."""
+
+
+class TopK(NamedTuple):
+    """The answer to :func:`topk`."""
+
+    weights: Array
+    """(…, H, T, k) the largest weights of each query, largest first; 0 where there are fewer."""
+    keys: Array
+    """(…, H, T, k) which keys they lie on; −1 where fewer than k have a weight above 0."""
+
+
+class ByDistance(NamedTuple):
+    """The answer to :func:`by_distance`."""
+
+    distance: Array
+    """(N,), or (…, N) if ``start`` differs by batch entry: position of query − position of key."""
+    weight: Array
+    """(…, H, N) the sum of all weights at that distance; N = T + S − 1."""
+
+
+@dataclass(frozen=True)
+class topk(Question):
+    """The k strongest keys of each query: weights and keys, (…, H, T, k) each.
+
+    Equal weights may come in any order.
+
+    >>> import numpy as np, regard
+    >>> W = regard.weights(np.eye(3), np.eye(3), scale=4.0)
+    >>> W.topk(1).keys[:, 0].tolist()
+    [0, 1, 2]
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        _whole("k", self.k, 1)
+
+    def reducer(self, frame: Frame) -> Reducer:
+        return Strongest(frame, self.k, TopK)
+
+
+@dataclass(frozen=True)
+class entropy(Question):
+    """How spread each query's weights are: −Σ_j w_ij ln w_ij in nats, (…, H, T).
+
+    The sum runs over the keys and the sink.  It is 0 where all weight lies on one key, ln n where
+    it is even over n, and 0 for a query that may attend to nothing.
+    """
+
+    def reducer(self, frame: Frame) -> Reducer:
+        return Entropy(frame)
+
+
+@dataclass(frozen=True)
+class received(Question):
+    """The weight each key receives, summed over the queries: Σ_i w_ij, (…, H, S)."""
+
+    def reducer(self, frame: Frame) -> Reducer:
+        return Received(frame)
+
+
+@dataclass(frozen=True)
+class by_distance(Question):
+    """How much weight lies at each distance, position of query − position of key.
+
+    Distance 0 is the query itself, 1 the key before it, −1 the key after it.
+    """
+
+    def reducer(self, frame: Frame) -> Reducer:
+        return Diagonals(frame, ByDistance)
+
+
+@dataclass(frozen=True, eq=False)
+class mass(Question):
+    """The weight each query puts on a set of keys: Σ_{j in keys} w_ij, (…, H, T).
+
+    Args:
+        keys: a number, a list of numbers, a slice, or a bool array (S,).
+    """
+
+    keys: Any
+
+    def reducer(self, frame: Frame) -> Reducer:
+        chosen = np.zeros(frame.sizes.S, bool)
+        keys = self.keys.detach().cpu() if hasattr(self.keys, "detach") else self.keys
+        keys = keys if isinstance(keys, slice) else np.asarray(keys)
+        if not isinstance(keys, slice) and keys.dtype.kind not in "iub" and keys.size:
+            raise KindError(f"keys of mass(keys) must be whole numbers, but they are {keys.dtype}")
+        try:
+            chosen[keys if isinstance(keys, slice) or keys.size else []] = True
+        except IndexError as error:
+            raise ValueRangeError(f"keys of mass(keys) must lie in 0 … S−1: {error}") from None
+        return Mass(frame, chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class image(Question):
+    """A picture of the matrix of at most height × width pixels, (…, H, height, width).
+
+    Every pixel but those of the last row and column stands for a block of the same size:
+    ceil(queries ÷ height) by ceil(keys ÷ width) weights, so a small matrix gives a smaller picture.
+
+    Args:
+        rows, keys: slices of the matrix to draw; all of it unless given.
+        reduce: ``"mean"``, ``"max"`` or ``"sum"`` of the block's weights.
+    """
+
+    height: int
+    width: int
+    rows: slice | None = None
+    keys: slice | None = None
+    reduce: Literal["mean", "max", "sum"] = "mean"
+
+    def __post_init__(self) -> None:
+        _whole("height", self.height, 1)
+        _whole("width", self.width, 1)
+        if self.reduce not in ("mean", "max", "sum"):
+            raise ValueRangeError(
+                f"reduce must be 'mean', 'max' or 'sum', but it is {self.reduce!r}"
+            )
+
+    def reducer(self, frame: Frame) -> Reducer:
+        rows = _plain("rows", self.rows, frame.sizes.T)
+        keys = _plain("keys", self.keys, frame.sizes.S)
+        return Pixels(frame, (self.height, self.width), rows, keys, self.reduce)
+
+
+def _plain(name: str, part: slice | None, n: int) -> slice:
+    part = slice(None) if part is None else part
+    if not isinstance(part, slice) or part.step not in (None, 1):
+        raise KindError(f"{name} of image(…) must be a slice without a step, but it is {part!r}")
+    first, last, _ = part.indices(n)
+    if last <= first:
+        raise ShapeError(f"{name} of image(…) must hold something of 0 … {n - 1}, not {part!r}")
+    return slice(first, last)
+
+
+def _whole(name: str, value: Any, at_least: int) -> None:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise KindError(
+            f"{name} must be a whole number, but it is a {type(value).__name__}"
+        ) from None
+    if number < at_least:
+        raise ValueRangeError(f"{name} must be {at_least} or more, but {number} came")

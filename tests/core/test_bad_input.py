@@ -1,0 +1,129 @@
+"""Bad input gets one sentence that names the argument, what was expected, what came, the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+
+Q, K, V = np.zeros((2, 4, 5, 8)), np.zeros((2, 2, 6, 8)), np.zeros((2, 2, 6, 3))
+NAN, LOW = float("nan"), np.float32
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "kind", "words"),
+    [
+        (([1.0], K, V), {}, regard.KindError, r"q must be an array .* it is a list; wrap it"),
+        ((Q.astype(int), K, V), {}, regard.KindError, r"q must be of a floating-point .* int64"),
+        ((Q > 0, K, V), {}, regard.KindError, "but it is bool"),
+        ((Q.astype(LOW), K, V), {}, regard.KindError, "q is float32, k is float64"),
+        ((Q[0, 0], K, V), {}, regard.ShapeError, r"q must have the axes \(…, H, T, D\)"),
+        ((Q, K[0, 0, 0], V), {}, regard.ShapeError, r"k must have the axes \(…, G, S, D\)"),
+        ((Q[..., :7], K, V), {}, regard.ShapeError, "q is 7 wide .* and k is 8 wide"),
+        ((Q[..., :0], K[..., :0], V), {}, regard.ShapeError, "a width D of at least 1"),
+        ((Q[:1], K, V), {}, regard.ShapeError, "q and k must have the same leading axes"),
+        ((Q, K, V[:1]), {}, regard.ShapeError, "k and v must have the same leading axes"),
+        ((Q, K, V[..., :5, :]), {}, regard.ShapeError, "each key needs one value"),
+        ((Q[:, :3], K, V), {}, regard.ShapeError, r"H = 3 .* G = 2 .* swap them"),
+        (
+            (Q, K, V, np.ones((5, 6), bool)),
+            {},
+            regard.KindError,
+            r"keep\(array\) if True means may",
+        ),
+        ((Q, K, V, np.ones((5, 6))), {}, regard.KindError, r"is added to the scores is a bias"),
+        ((Q, K, V, "causal"), {}, regard.KindError, r"must be a mask value such as causal\(\)"),
+        ((Q, K, V), {"bias": np.zeros((6, 6))}, regard.ShapeError, "bias must fit"),
+        ((Q, K, V), {"bias": np.zeros((5, 6), int)}, regard.KindError, "bias must be of a float"),
+        ((Q, K, V), {"scale": "1"}, regard.KindError, "scale must be a number, but it is a str"),
+        ((Q, K, V), {"scale": NAN}, regard.ValueRangeError, "scale must be finite, but nan came"),
+        ((Q, K, V), {"softcap": 0}, regard.ValueRangeError, "softcap must be above 0, but 0 came"),
+        ((Q, K, V), {"sink": np.zeros(3)}, regard.ShapeError, r"shape \(4,\), or one number"),
+        ((Q, K, V), {"start": 1.5}, regard.KindError, "start must be a whole number"),
+        ((Q, K, V), {"start": True}, regard.KindError, "start must be a whole number"),
+        ((Q, K, V), {"start": [1, 2, 3]}, regard.ShapeError, r"start must be .* shape \(2,\)"),
+        ((Q, K, V), {"dropout": 1.0}, regard.ValueRangeError, "at least 0 and below 1, but 1.0"),
+        ((Q, K, V), {"engine": "fast"}, regard.EngineError, "one of 'sdpa', 'tiles', 'formula'"),
+        ((Q, K, V), {"engine": "sdpa"}, regard.EngineError, "it takes torch tensors only"),
+    ],
+)
+def test_attend(args: tuple[Any, ...], options: Any, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        regard.attend(*args, **options)
+    assert issubclass(kind, regard.RegardError)
+    assert issubclass(kind, ValueError | TypeError)
+
+
+def test_two_libraries_do_not_mix() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(
+        regard.KindError, match="must come from one array library, but they are q: t"
+    ):
+        regard.attend(torch.zeros(2, 3), np.zeros((2, 3)), np.zeros((2, 3)))
+    with pytest.raises(regard.KindError, match=r"on one device, but q is on cpu, k is on meta"):
+        regard.attend(torch.zeros(2, 3), torch.zeros(2, 3, device="meta"), torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("ask", "kind", "words"),
+    [
+        (lambda W: W.ask("entropy"), regard.KindError, "ask takes questions such as"),
+        (lambda W: W.topk(0), regard.ValueRangeError, "k must be 1 or more, but 0 came"),
+        (lambda W: W.topk(1.5), regard.KindError, "k must be a whole number"),
+        (lambda W: W.mass([9]), regard.ValueRangeError, "must lie in 0 … S−1"),
+        (lambda W: W.mass([0.5]), regard.KindError, "must be whole numbers"),
+        (lambda W: W.image(0, 4), regard.ValueRangeError, "height must be 1 or more"),
+        (lambda W: W.image(2, 2, reduce="min"), regard.ValueRangeError, "reduce must be 'mean'"),
+        (lambda W: W.image(2, 2, rows=slice(3, 3)), regard.ShapeError, "must hold something"),
+        (lambda W: W.image(2, 2, keys=slice(0, 4, 2)), regard.KindError, "without a step"),
+        (lambda W: W[..., 7, 0], regard.ValueRangeError, "the row index must lie within 5 rows"),
+        (lambda W: W[..., 0, 6], regard.ValueRangeError, "the key index must lie within 6 keys"),
+        (lambda W: W[0, 0, 0, 0, 0], regard.ShapeError, "5 indices for weights"),
+        (lambda W: W[None], regard.KindError, "numbers, slices, arrays and one"),
+        (lambda W: W @ np.zeros((2, 2, 5, 3)), regard.ShapeError, "each key needs one value"),
+    ],
+)
+def test_weights(ask: Any, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        ask(regard.weights(Q, K))
+
+
+def test_no_engine_of_weights_is_sdpa() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(3, 4)
+    with pytest.raises(regard.EngineError, match="it keeps no weights"):
+        regard.weights(x, x, engine="sdpa")
+    with pytest.raises(regard.EngineError, match="it does not define attention over nothing"):
+        regard.attend(x[:0], x, x, engine="sdpa")
+    with pytest.raises(regard.EngineError, match="its dropout draws"):
+        regard.attend(x, x, x, dropout=0.1, engine="sdpa")
+    grad = x.clone().requires_grad_()
+    with pytest.raises(regard.EngineError, match="without a derivative only"):
+        regard.partial(grad, x, x, engine="sdpa")
+    with pytest.raises(regard.EngineError, match="for values as wide as keys"):
+        regard.partial(x, x, torch.zeros(3, 5), engine="sdpa")
+
+
+def test_plan_tells_which_engine_and_why() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(2, 64, 4)
+    assert regard.plan(x, x, x).engine == "sdpa"
+    assert regard.plan(x, x, x, regard.causal()).engine == "sdpa"
+    assert "finite inputs" in regard.plan(x, x, x).why
+    weights = regard.plan(x, x, regard.causal())
+    assert weights.engine == "tiles"
+    assert weights.refused == {"sdpa": "it keeps no weights"}
+    narrow = regard.plan(x, x, x, regard.causal() & regard.window(4))
+    assert narrow.engine == "tiles"
+    assert "the mask needs 6% of them" in narrow.refused["sdpa"]
+    named = regard.plan(x, x, x, regard.causal(), engine="formula")
+    assert named.engine == "formula"
+    assert named.why.startswith("asked for by name")
+    long = torch.zeros(1, 1, 1).expand(1, 20_000, 1)
+    dense = regard.plan(long, long, long, regard.causal() | regard.prefix(1))
+    assert dense.engine == "tiles"
+    assert "mask would take 381 MiB" in dense.refused["sdpa"]
+    assert regard.plan(x.numpy(), x.numpy(), x.numpy()).engine == "tiles"

@@ -1,0 +1,92 @@
+"""The contract's tolerance: how far an engine may be from the formula in float64.
+
+For each output, in the maximum norm: at most 2 × (gradients 3 ×) the float64 error of the formula
+whose weights P are rounded to the dtype and whose scores and sums are float32, plus
+4 · eps · max |visible v|.  float64 has an explicit bound, n · eps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import regard
+from cases import Case, arrays, double
+
+EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
+
+
+def rounded(case: Case, dtype: str, wanted: bool = False) -> list[np.ndarray]:
+    """Output (and gradients of its sum of sines) of the formula with P rounded to ``dtype``."""
+    (q, k, v, _), options = arrays(case, "torch", dtype)
+    sums = torch.float64 if dtype == "float64" else torch.float32
+    leaves = [a.clone().requires_grad_(wanted) for a in (q, k, v)]
+    q, k, v = (a.to(sums) for a in leaves)
+    group = q.shape[-3] // k.shape[-3]
+    k, v = (a.repeat_interleave(group, -3) for a in (k, v))
+    s = q @ k.mT * options.get("scale", q.shape[-1] ** -0.5)
+    if cap := options.get("softcap"):
+        s = cap * torch.tanh(s / cap)
+    if (bias := options.get("bias")) is not None:
+        s = s + bias.to(sums)
+    s = s.masked_fill(~torch.tensor(case.seen()), float("-inf"))
+    if (sink := options.get("sink")) is not None:
+        s = torch.cat([s, sink.to(sums)[:, None, None].expand(*s.shape[:-1], 1)], -1)
+    top = s.amax(-1, keepdim=True).detach()
+    p = torch.exp(s - torch.where(torch.isfinite(top), top, 0.0))
+    p = p / p.sum(-1, keepdim=True).clamp_min(torch.finfo(sums).tiny)
+    p = p[..., : v.shape[-2]].to(q.dtype if dtype == "float64" else getattr(torch, dtype))
+    output = (p.to(sums) @ v).to(getattr(torch, dtype))
+    if not wanted:
+        return [double(output)]
+    return [double(output), *map(double, torch.autograd.grad(loss(output), leaves))]
+
+
+def loss(output: Any) -> Any:
+    """A number that every entry of the output moves, each differently."""
+    return (output.to(torch.float64).sin() * 0.5 + output.to(torch.float64)).sum()
+
+
+def exact(case: Case, dtype: str, wanted: bool = False) -> list[np.ndarray]:
+    """The same in float64, of the inputs rounded to ``dtype``."""
+    (q, k, v, mask), options = arrays(case, "torch", dtype)
+    leaves = [a.double().requires_grad_(wanted) for a in (q, k, v)]
+    options = {n: a.double() if hasattr(a, "double") else a for n, a in options.items()}
+    output = regard.attend(*leaves, mask, **options, engine="formula")
+    if not wanted:
+        return [double(output)]
+    return [double(output), *map(double, torch.autograd.grad(loss(output), leaves))]
+
+
+def visible_v(case: Case) -> float:
+    """The largest |v| that any query may attend to."""
+    lead, H, G, T, S = case.sizes
+    by_key = case.seen().reshape(*lead, G, H // G * T, S).any(-2)[..., None]
+    return float(np.abs(np.where(by_key, case.v, 0)).max(initial=0))
+
+
+def bounds(case: Case, dtype: str, gradients: bool = False) -> list[float]:
+    """How far each output may be from ``exact``."""
+    if dtype == "float64":
+        n = case.k.shape[-2] + case.q.shape[-1] + 8
+        size = 1 + max(float(np.abs(a).max(initial=0)) for a in (case.q, case.k, case.v)) ** 4
+        return [32 * n * EPS[dtype] * size] * (4 if gradients else 1)
+    found = rounded(case, dtype, gradients)
+    truth = exact(case, dtype, gradients)
+    floor = 4 * EPS[dtype] * visible_v(case)
+    errors = [float(np.abs(f - t).max(initial=0)) for f, t in zip(found, truth, strict=True)]
+    return [factor * e + floor for factor, e in zip([2, 3, 3, 3], errors, strict=False)]
+
+
+def assert_within(
+    found: Sequence[Any], truth: Sequence[np.ndarray], allowed: Sequence[float], what: Any = ""
+) -> None:
+    """Each array of ``found`` is as near to the truth as allowed, and has its shape."""
+    for array, want, bound in zip(found, truth, allowed, strict=True):
+        got = double(array)
+        assert got.shape == want.shape, f"shape {got.shape}, not {want.shape} {what}"
+        far = float(np.abs(got - want).max(initial=0))
+        assert far <= bound, f"off by {far:.3g}, allowed {bound:.3g} {what}"
