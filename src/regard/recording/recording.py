@@ -1,0 +1,123 @@
+"""What a watch saw: the queries, keys and rules of every attention layer, and the tokens.
+
+It holds no weights.  A layer's queries and keys grow with the text, and ``layer.weights`` answers
+any question about the T × S matrix from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard._errors import ValueRangeError
+from regard._shapes import Array
+from regard.core.attention import weights
+from regard.core.weights import Weights
+from regard.rules import Mask
+
+
+@dataclass(frozen=True, repr=False)
+class Layer:
+    """One attention layer of one run, as its kernel was called."""
+
+    name: str
+    """The module's name in the model, such as ``model.layers.13.self_attn``."""
+    q: Array
+    """(B, H, T, D), positions already applied."""
+    k: Array
+    """(B, G, S, D)"""
+    mask: Mask | None
+    start: int | None
+    options: dict[str, Any] = field(default_factory=dict)
+    """``scale``, and ``bias``, ``softcap``, ``sink`` where the model has them."""
+
+    @property
+    def weights(self) -> Weights:
+        """The layer's weights, (B, H, T, S), never built."""
+        return weights(self.q, self.k, self.mask, start=self.start, **self.options)
+
+    @property
+    def visible(self) -> NDArray[Any]:
+        """(T,) how many keys each query of the first sample may attend to; S if not known."""
+        return np.asarray(self.weights.visible.reshape(-1, self.q.shape[-2])[0])
+
+    @property
+    def heads(self) -> int:
+        """How many query heads the layer has."""
+        return int(self.q.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """What is kept of the layer, in bytes."""
+        return sum(int(a.nbytes) for a in (self.q, self.k))
+
+    def __repr__(self) -> str:
+        return f"Layer({self.name!r}, {self.heads} heads, {self.weights!r}, mask={self.mask!r})"
+
+
+@dataclass
+class Run:
+    """One forward pass of the model."""
+
+    layers: list[Layer] = field(default_factory=list)
+    ids: NDArray[np.int64] | None = None
+    """(B, T) the token numbers, where the model was given ``input_ids``."""
+
+
+class Recording:
+    """The runs of a watched model; with one run, ``seen[13].weights`` is its layer 13's."""
+
+    def __init__(self, tokenizer: Any = None) -> None:
+        self.runs: list[Run] = []
+        self._tokenizer = tokenizer
+
+    @property
+    def run(self) -> Run:
+        """The only run."""
+        if len(self.runs) != 1:
+            raise ValueRangeError(
+                f"this recording holds {len(self.runs)} runs of the model, not one; "
+                + (
+                    "choose one: seen.runs[0].layers"
+                    if self.runs
+                    else "call the model inside 'with regard.watch(model) as seen:'"
+                )
+            )
+        return self.runs[0]
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """The layers of the only run, in the order in which they ran."""
+        return self.run.layers
+
+    @property
+    def tokens(self) -> list[str] | None:
+        """The first sample's tokens: strings with ``watch(model, tokenizer)``, else numbers."""
+        if (ids := self.run.ids) is None:
+            return None
+        if self._tokenizer is None:
+            return [str(i) for i in ids[0]]
+        return list(self._tokenizer.convert_ids_to_tokens(ids[0].tolist()))
+
+    def __getitem__(self, layer: int) -> Layer:
+        try:
+            return self.layers[layer]
+        except IndexError:
+            raise ValueRangeError(
+                f"layer must lie in 0 … {len(self.layers) - 1}, but {layer} came"
+            ) from None
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{len(run.layers)} layers" for run in self.runs)
+        held = sum(layer.nbytes for run in self.runs for layer in run.layers)
+        return f"Recording({sizes or 'nothing yet'}; {held / 2**20:.1f} MiB)"
