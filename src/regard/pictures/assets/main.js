@@ -1,0 +1,183 @@
+// What is chosen now, and how a choice reaches the page.
+
+const state = {
+  lang: META.lang,
+  head: null,
+  data: null, // the head's numbers, once its layer is unpacked
+  roles: new Set(), // the roles shown; empty means all
+  token: 0, // the token whose links are shown
+  held: false, // whether it stays when the pointer moves on
+  pointed: null, // the token under the pointer while none is held
+  way: "at", // "at": what the token looks at; "by": what looks at it
+  part: "whole", // or "chosen"
+  window: { row: 0, column: 0, side: COUNT },
+  most: 1,
+};
+
+const layerSelect = document.getElementById("layer");
+const headSelect = document.getElementById("number");
+
+async function choose(head) {
+  state.head = head;
+  state.data = null;
+  markGrid();
+  revealCell();
+  nameHead();
+  remember();
+  const pane = document.getElementById("head");
+  // A layer that is already unpacked must not flicker.
+  const late = setTimeout(() => pane.setAttribute("aria-busy", true), 120);
+  try {
+    const layer = await layerOf(head.at);
+    if (state.head !== head) return; // another head was chosen meanwhile
+    state.data = layer[head.column];
+    preparePicture();
+    paintText();
+    paintMatrix();
+    paintReceived();
+    pane.dataset.shown = `${head.layer}-${head.head}`;
+  } catch (error) {
+    trouble();
+    throw error;
+  } finally {
+    clearTimeout(late);
+    if (state.head === head) pane.removeAttribute("aria-busy");
+  }
+}
+
+function trouble() {
+  const place = document.getElementById("trouble");
+  place.textContent = say("page.old-browser");
+  place.hidden = false;
+}
+
+function nameHead() {
+  const { head } = state;
+  const role = META.roles[head.role];
+  const text = (id, value) => { document.getElementById(id).textContent = value; };
+  text("place", say("page.place", { layer: head.layer, head: head.head }));
+  text("role", say(role.name));
+  document.getElementById("role").style.setProperty("--role", role.colour);
+  text("about", say(role.about));
+  const score = head.role === "none" ? [] : [say("page.score", { value: head.score.toFixed(2) })];
+  const numbers = [...score, say("page.entropy", { value: head.entropy.toFixed(2) })];
+  text("numbers", numbers.join(" · "));
+  layerSelect.replaceChildren(...META.layers.map((heads, at) =>
+    new Option(heads[0].layer, at, false, at === head.at)));
+  headSelect.replaceChildren(...META.layers[head.at].map((each, column) =>
+    new Option(say("page.head-option", { head: each.head, role: roleName(each) }), column, false,
+      each === head)));
+}
+
+layerSelect.addEventListener("change", () => {
+  const heads = META.layers[Number(layerSelect.value)];
+  choose(heads.find((head) => head.head === state.head.head) ?? heads[0]);
+});
+headSelect.addEventListener("change", () => {
+  choose(META.layers[state.head.at][Number(headSelect.value)]);
+});
+
+// Marks the pressed one among the buttons of a switch.
+function press(name, value) {
+  for (const button of document.querySelectorAll(`[data-${name}]`)) {
+    button.setAttribute("aria-pressed", button.dataset[name] === value);
+  }
+}
+
+for (const button of document.querySelectorAll("[data-way]")) {
+  button.addEventListener("click", () => {
+    state.way = button.dataset.way;
+    press("way", state.way);
+    sayPair(null);
+    soon(paintText);
+    soon(paintMatrix);
+  });
+}
+
+for (const button of document.querySelectorAll("[data-lang]")) {
+  button.addEventListener("click", () => speak(button.dataset.lang));
+}
+
+function speak(lang) {
+  state.lang = lang;
+  document.documentElement.lang = lang === "zh" ? "zh-Hans" : "en";
+  document.title = say("page.title", { model: META.model });
+  for (const element of document.querySelectorAll("[data-say]")) {
+    element.textContent = say(element.dataset.say);
+  }
+  for (const element of document.querySelectorAll("[data-label]")) {
+    element.setAttribute("aria-label", say(element.dataset.label));
+    if (element.tagName === "BUTTON") element.title = say(element.dataset.label);
+  }
+  document.getElementById("chosen").textContent = say("page.chosen", { count: CHOSEN.length });
+  document.getElementById("head").dataset.busy = say("page.loading");
+  document.getElementById("size").textContent = say("page.size", {
+    tokens: COUNT.toLocaleString("en"), layers: META.layers.length, heads: HEADS.length,
+  });
+  press("lang", lang);
+  buildRoles();
+  buildNotable();
+  nameGrid();
+  if (!state.head) return;
+  nameHead();
+  pointAt(null);
+  sayPair(null);
+  if (state.data) paintText();
+}
+
+// The address remembers the head and the token, so that a link can point at both.
+function remember() {
+  const { head, token, held } = state;
+  const place = `#layer=${head.layer}&head=${head.head}${held ? `&token=${token}` : ""}`;
+  history.replaceState(null, "", place);
+}
+
+function recalled() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const number = (name) => (asked.has(name) ? Number(asked.get(name)) : null);
+  const token = number("token");
+  const known = token !== null && TOKENS[token] !== undefined;
+  state.token = known ? token : META.token;
+  state.held = known || META.held;
+  const [layer, head] = [number("layer") ?? META.notable[0][0], number("head") ?? META.notable[0][1]];
+  return HEADS.find((each) => each.layer === layer && each.head === head) ?? HEADS[0];
+}
+
+function paintAll() {
+  paintGrid();
+  tinted = new Int16Array(COUNT).fill(-1); // every span takes the new colours
+  if (!state.data) return;
+  preparePicture();
+  paintText();
+  paintMatrix();
+  paintReceived();
+}
+
+function start() {
+  document.getElementById("model").textContent = META.model;
+  document.getElementById("parts").hidden = META.dense;
+  buildGrid();
+  state.head = recalled();
+  speak(META.lang);
+  press("way", state.way);
+  press("part", state.part);
+  buildText();
+  if (!("DecompressionStream" in window)) {
+    trouble();
+    return;
+  }
+  unpacked("thumbnails").then((bytes) => {
+    thumbnails = bytes;
+    paintGrid();
+    document.documentElement.dataset.grid = "shown";
+  }).catch(trouble);
+  reveal(state.token);
+  choose(state.head);
+  dark.addEventListener("change", paintAll);
+  new ResizeObserver(() => {
+    soon(paintMatrix);
+    soon(paintReceived);
+  }).observe(document.querySelector(".views"));
+}
+
+start();
