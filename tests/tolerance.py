@@ -3,6 +3,10 @@
 For each output, in the maximum norm: at most 2 × (gradients 3 ×) the float64 error of the formula
 whose weights P are rounded to the dtype and whose scores and sums are float32, plus
 4 · eps · max |visible v|.  float64 has an explicit bound, n · eps.
+
+A gradient has no visible v for its floor.  What stands there is the largest that the terms of its
+sum can be, since these cancel: a softmax over one key has gradient 0 as a difference of two
+numbers of that size.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import numpy as np
 import torch
 
 import regard
-from cases import Case, arrays, double
+from cases import Case, arrays, by_hand, double
 
 EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 
@@ -68,6 +72,21 @@ def visible_v(case: Case) -> float:
     return float(np.abs(np.where(by_key, case.v, 0)).max(initial=0))
 
 
+def gradient_sizes(case: Case) -> tuple[float, float, float]:
+    """The largest that |dq|, |dk| and |dv| of ``loss`` can be, by their formulas.
+
+    dq_i = scale · Σ_j dS_ij k_j,  dk_j = scale · Σ_i dS_ij q_i,  dv_j = Σ_i P_ij do_i,  with
+    dS_ij = P_ij (do_i · v_j − do_i · o_i)  and  |do| ≤ 1.5.
+    """
+    lead, H, G, T, S = case.sizes
+    _, w, _ = by_hand(case)
+    received = w.reshape(*lead, G, H // G * T, S).sum(-2).max(initial=0)
+    scale = abs(case.options.get("scale", case.q.shape[-1] ** -0.5))
+    ds = scale * 1.5 * case.v.shape[-1] * visible_v(case)
+    q, k = (float(np.abs(a).max(initial=0)) for a in (case.q, case.k))
+    return ds * k, ds * q * received, 1.5 * received
+
+
 def bounds(case: Case, dtype: str, gradients: bool = False) -> list[float]:
     """How far each output may be from ``exact``."""
     if dtype == "float64":
@@ -76,9 +95,13 @@ def bounds(case: Case, dtype: str, gradients: bool = False) -> list[float]:
         return [32 * n * EPS[dtype] * size] * (4 if gradients else 1)
     found = rounded(case, dtype, gradients)
     truth = exact(case, dtype, gradients)
-    floor = 4 * EPS[dtype] * visible_v(case)
     errors = [float(np.abs(f - t).max(initial=0)) for f, t in zip(found, truth, strict=True)]
-    return [factor * e + floor for factor, e in zip([2, 3, 3, 3], errors, strict=False)]
+    sizes = [visible_v(case), *gradient_sizes(case)]
+    factors = [2, 3, 3, 3]
+    return [
+        factor * e + 4 * EPS[dtype] * size
+        for factor, e, size in zip(factors, errors, sizes, strict=False)
+    ]
 
 
 def assert_within(

@@ -19,6 +19,7 @@ KINDS += [("strict", "float32"), ("strict", "float64")]
 
 BUDGETS = st.sampled_from([1, 24, 1 << 20])
 """Rows of one, small strips, one strip."""
+DTYPES = st.sampled_from(["float16", "bfloat16", "float32", "float64"])
 
 
 @given(case=cases(), kind=st.sampled_from(KINDS), budget=BUDGETS)
@@ -30,7 +31,7 @@ def test_tiles_agree_with_the_formula(case: Case, kind: tuple[str, str], budget:
     assert_within([found], exact(case, kind[1]), bounds(case, kind[1]), case)
 
 
-@given(case=cases(), dtype=st.sampled_from(["float16", "bfloat16", "float32", "float64"]))
+@given(case=cases() | cases(plain=True), dtype=DTYPES)
 @settings(max_examples=300)
 def test_sdpa_agrees_with_the_formula_or_refuses_by_name(case: Case, dtype: str) -> None:
     args, options = arrays(case, "torch", dtype)
@@ -43,7 +44,7 @@ def test_sdpa_agrees_with_the_formula_or_refuses_by_name(case: Case, dtype: str)
 
 
 @pytest.mark.parametrize("engine", ["tiles", "sdpa"])
-@given(case=cases(), dtype=st.sampled_from(["float16", "bfloat16", "float32", "float64"]))
+@given(case=cases() | cases(plain=True), dtype=DTYPES)
 @settings(max_examples=100)
 def test_gradients_agree_with_those_of_the_formula(engine: str, case: Case, dtype: str) -> None:
     (q, k, v, mask), options = arrays(case, "torch", dtype)

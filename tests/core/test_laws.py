@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from cases import Case, arrays, cases
+from cases import Case, arrays, as_library, cases, double, strips_of
 
 ENGINES = ["tiles", "formula"]
 
@@ -38,14 +38,42 @@ def test_causal_means_that_the_future_moves_nothing(engine: str) -> None:
     assert not np.allclose(before[:, 4:], after[:, 4:])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_cache_sees_what_the_whole_run_saw(engine: str) -> None:
-    q, k, v = (normal(2, 8, 4, seed=s) for s in range(3))
-    mask = regard.causal() & regard.window(5)
-    whole = regard.attend(q, k, v, mask, engine=engine)
-    for t in range(8):
-        step = regard.attend(q[:, t : t + 1], k[:, : t + 1], v[:, : t + 1], mask, engine=engine)
-        np.testing.assert_allclose(step[:, 0], whole[:, t], rtol=1e-12)
+@pytest.mark.parametrize("engine", [*ENGINES, "sdpa"])
+@pytest.mark.parametrize("mask", [regard.causal(), regard.causal() & regard.window(5)], ids=repr)
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_cache_sees_what_the_whole_run_saw(engine: str, mask: regard.Mask, step: int) -> None:
+    torch = pytest.importorskip("torch")
+    q = torch.tensor(normal(2, 4, 9, 4))
+    k, v = (torch.tensor(normal(2, 2, 9, 4, seed=s)) for s in (1, 2))
+    whole = regard.attend(q, k, v, mask, engine="formula")
+    for t in range(0, 9, step):
+        rows, keys = slice(t, t + step), slice(0, t + step)
+        new = regard.attend(q[:, :, rows], k[:, :, keys], v[:, :, keys], mask, engine=engine)
+        torch.testing.assert_close(new, whole[:, :, rows], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "sdpa"])
+@pytest.mark.parametrize("start", [-1, 0, 2, [0, 3]], ids=str)
+@pytest.mark.parametrize(("T", "S"), [(3, 5), (5, 3), (4, 4)])
+def test_causal_counts_from_start(engine: str, start: int | list[int], T: int, S: int) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(2, 1, max(T, S), 2, dtype=torch.float64)
+    v = torch.eye(S, dtype=torch.float64).expand(2, 1, S, S)
+    w = regard.attend(x[:, :, :T], x[:, :, :S], v, regard.causal(), start=start, engine=engine)
+    for b, first in enumerate(np.broadcast_to(start, 2)):
+        visible = np.clip(np.arange(T) + first + 1, 0, S)
+        assert (w[b, 0] > 0).sum(-1).tolist() == visible.tolist()
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "sdpa"])
+@pytest.mark.parametrize("shift", [1e4, -1e4])
+def test_a_number_added_to_all_scores_of_a_row_changes_nothing(engine: str, shift: float) -> None:
+    torch = pytest.importorskip("torch")
+    q, k, v = (torch.tensor(normal(2, 6, 4, seed=s)) for s in range(3))
+    bias = torch.full((6, 6), shift, dtype=torch.float64)
+    found = regard.attend(q, k, v, regard.causal(), bias=bias, engine=engine)
+    expected = regard.attend(q, k, v, regard.causal(), engine=engine)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_a_static_cache_of_16_slots_with_10_valid_and_3_new_queries() -> None:
@@ -122,8 +150,6 @@ def test_merge_says_what_does_not_fit() -> None:
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_dropout_is_the_same_in_every_engine_and_strip_and_keeps_the_mean(library: str) -> None:
-    from cases import as_library, double, strips_of
-
     rng = np.random.default_rng(0)
     q, k = (as_library(rng.normal(size=(2, 3, 40, 4)), library, "float64") for _ in range(2))
     v = as_library(np.broadcast_to(np.eye(40), (2, 3, 40, 40)), library, "float64")

@@ -219,6 +219,16 @@ def test_a_mask_that_does_not_fit_the_call_says_why(mask: Mask, words: str) -> N
         regard.attend(q, k, k, mask)
 
 
+def test_an_intersection_can_have_as_many_ranges_as_both_less_one() -> None:
+    def of(*pairs: tuple[int, int]) -> Ranges:
+        start, stop = np.array(pairs).T[:, None]
+        return Ranges(start, stop, 12)
+
+    both = of((0, 4), (6, 10)) & of((2, 7), (8, 9))
+    assert both.start.tolist() == [[2, 6, 8]]
+    assert both.stop.tolist() == [[4, 7, 9]]
+
+
 @given(st.data())
 @settings(max_examples=100)
 def test_the_algebra_of_ranges_is_that_of_sets(data: Any) -> None:

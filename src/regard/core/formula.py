@@ -76,7 +76,7 @@ def scores(
 ) -> Array:
     """What the softmax is taken of: scaled, softcapped, biased, and −∞ where hidden."""
     xp = array_namespace(products)
-    s = products * scale
+    s = products if scale == 1 else products * scale
     if softcap is not None:
         s = softcap * xp.tanh(s / softcap)
     if bias is not None:

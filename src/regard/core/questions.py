@@ -126,7 +126,7 @@ class mass(Question):
             chosen[keys if isinstance(keys, slice) or keys.size else []] = True
         except IndexError as error:
             raise ValueRangeError(f"keys of mass(keys) must lie in 0 … S−1: {error}") from None
-        return Mass(frame, chosen)
+        return Mass(frame, np.flatnonzero(chosen))
 
 
 @dataclass(frozen=True, eq=False)

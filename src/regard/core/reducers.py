@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import array_api_compat
@@ -147,26 +148,27 @@ class Entropy(PerQuery):
         total = xp.sum(_surprise(xp, strip.weights), axis=-1)
         if strip.sink is not None:
             total = total + _surprise(xp, strip.sink)
-        return (total,)
+        return (-total,)
 
 
 def _surprise(xp: Any, w: Array) -> Array:
-    """−w ln w, which is 0 at 0: there the logarithm of the smallest number stands in."""
+    """The terms w ln w, 0 at 0: there the logarithm of the smallest number stands in."""
     tiny = scalar(w, xp.finfo(w.dtype).smallest_normal)
-    return -w * xp.log(xp.maximum(w, tiny))
+    return w * xp.log(xp.maximum(w, tiny))
 
 
 class Mass(PerQuery):
     """The weight on a set of keys."""
 
-    def __init__(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+    def __init__(self, frame: Frame, keys: NDArray[np.int64]) -> None:
         super().__init__(frame)
-        self.chosen = chosen
+        self.keys = keys
 
     def part(self, strip: Strip) -> tuple[Array, ...]:
-        xp, w = self.frame.xp, strip.weights
-        chosen = self.frame.move(self.chosen[strip.frame.keys])
-        return (xp.sum(xp.where(chosen, w, scalar(w, 0.0)), axis=-1),)
+        at = strip.frame.keys
+        inside = self.keys[(self.keys >= at.start) & (self.keys < at.stop)] - at.start
+        picked = self.frame.xp.take(strip.weights, self.frame.move(inside), axis=-1)
+        return (self.frame.xp.sum(picked, axis=-1),)
 
 
 class Sum(Reducer):
@@ -250,10 +252,8 @@ class Pixels(Sum):
         row_cut = slice(rows.start - at.rows.start, rows.stop - at.rows.start)
         key_cut = slice(keys.start - at.keys.start, keys.stop - at.keys.start)
         w = strip.weights[..., row_cut, key_cut]
-        w = self._pool(w, keys.start - self.keys.start, self.block[1])
-        w = self.frame.xp.matrix_transpose(w)
-        w = self._pool(w, rows.start - self.rows.start, self.block[0])
-        return (self.frame.xp.matrix_transpose(w),)
+        w = self._pool_rows(w, rows.start - self.rows.start)  # first, since it leaves little
+        return (self._pool_keys(w, keys.start - self.keys.start),)
 
     def _overlap(self, frame: Frame) -> tuple[slice, slice]:
         """The strip's rows and keys that lie in the picture; empty slices if there are none."""
@@ -264,19 +264,30 @@ class Pixels(Sum):
             for a, b in ((self.rows, rows), (self.keys, keys))
         )
 
-    def _pool(self, w: Array, offset: int, block: int) -> Array:
-        """The last axis in blocks: (…, n) → (…, blocks), the first block begun ``offset`` ago."""
-        if block == 1 or w.shape[-1] == 0:
+    def _pool_rows(self, w: Array, offset: int) -> Array:
+        """(…, t, n) → (…, blocks, n), the first block of rows begun ``offset`` rows ago."""
+        block, t = self.block[0], w.shape[-2]
+        if block == 1 or t == 0:
+            return w
+        edges = [*range(-(offset % block), t, block), t]
+        parts = [w[..., max(a, 0) : b, :] for a, b in pairwise(edges)]
+        return self.frame.xp.stack([self._reduce(p, -2) for p in parts], axis=-2)
+
+    def _pool_keys(self, w: Array, offset: int) -> Array:
+        """(…, h, n) → (…, h, blocks), the first block of keys begun ``offset`` keys ago."""
+        block, n = self.block[1], w.shape[-1]
+        if block == 1 or n == 0:
             return w
         xp, before = self.frame.xp, offset % block
-        after = -(before + w.shape[-1]) % block
-        zeros = {"dtype": w.dtype, "device": self.frame.device}
-        lead = w.shape[:-1]
-        w = xp.concat(
-            [xp.zeros((*lead, before), **zeros), w, xp.zeros((*lead, after), **zeros)], axis=-1
-        )
-        w = xp.reshape(w, (*lead, w.shape[-1] // block, block))
-        return xp.max(w, axis=-1) if self.how == "max" else xp.sum(w, axis=-1)
+        after = -(before + n) % block
+        lead, zeros = w.shape[:-1], {"dtype": w.dtype, "device": self.frame.device}
+        ends = [xp.zeros((*lead, m), **zeros) for m in (before, after)]
+        w = xp.concat([ends[0], w, ends[1]], axis=-1)
+        return self._reduce(xp.reshape(w, (*lead, w.shape[-1] // block, block)), -1)
+
+    def _reduce(self, w: Array, axis: int) -> Array:
+        xp = self.frame.xp
+        return xp.max(w, axis=axis) if self.how == "max" else xp.sum(w, axis=axis)
 
     def add(self, frame: Frame, part: tuple[Array, ...]) -> None:
         rows, keys = self._overlap(frame)

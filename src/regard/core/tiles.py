@@ -24,8 +24,8 @@ from regard.core.call import Call
 from regard.core.reducers import PerQuery, Reducer, Strip
 from regard.rules.frame import Frame, Index
 
-BUDGET = 1 << 20
-"""Weights a strip may hold, over all batch entries and heads (4 MiB of float32)."""
+BUDGET = 1 << 19
+"""Weights a strip may hold, over all batch entries and heads (2 MiB of float32)."""
 TALLEST = 128
 """Rows a strip may have: more would compute more of what a causal mask hides."""
 
@@ -80,7 +80,7 @@ def answer(
 def weigh(call: Call, frame: Frame, k: Array, dtype: Any) -> Strip:
     """The weights of one strip, in ``dtype``; ``k`` is all keys in that dtype already."""
     xp = call.xp
-    q, k = xp.astype(_rows(call, frame), dtype), k[..., frame.keys, :]
+    q, k = xp.astype(_rows(call, frame), dtype) * call.scale, k[..., frame.keys, :]
     seen = call.seen(frame)
     if call.clean_keys:
         products = _by_group(call, q, xp.matrix_transpose(k))
@@ -88,7 +88,7 @@ def weigh(call: Call, frame: Frame, k: Array, dtype: Any) -> Strip:
         products = formula.products(q, formula.repeat_heads(k, call.sizes.H), seen)
     bias = None if call.bias is None else xp.astype(frame.slice_dense(call.bias), dtype)
     sink = None if call.sink is None else xp.astype(call.sink, dtype)
-    s = formula.scores(products, seen, scale=call.scale, softcap=call.softcap, bias=bias)
+    s = formula.scores(products, seen, scale=1.0, softcap=call.softcap, bias=bias)
     w, lse = formula.normalise(s, sink)
     return Strip(w, lse, None if sink is None else xp.exp(sink[:, None] - lse), frame)
 
