@@ -1,0 +1,48 @@
+"""The documentation: MyST pages, furo's looks, Chinese through gettext (``make docs``)."""
+
+from importlib.metadata import version as version_of
+
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+project = "regard"
+author = "the regard authors"
+copyright = "the regard authors"
+release = version = version_of("regard")
+html_title = f"regard {version}"
+html_theme = "furo"
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+
+locale_dirs = ["locale"]
+gettext_compact = False
+gettext_uuid = False
+
+# Its text is the docstrings', which are English.
+UNTRANSLATED = {"api"}
+
+
+def check_translation(app: Sphinx, doctree: object, docname: str) -> None:
+    """A paragraph without its Chinese is a warning, and so an error, in the Chinese build."""
+    if app.config.language == "en" or docname in UNTRANSLATED:
+        return
+    progress = doctree["translation_progress"]
+    if progress["translated"] < progress["total"]:
+        logging.getLogger(__name__).warning(
+            "%d of %d texts have no translation; run scripts/translations.sh",
+            progress["total"] - progress["translated"],
+            progress["total"],
+            location=docname,
+        )
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("doctree-resolved", check_translation)
