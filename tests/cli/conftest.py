@@ -1,0 +1,3 @@
+from small import gguf, tiny
+
+__all__ = ["gguf", "tiny"]
