@@ -17,7 +17,7 @@ look: .venv/ready  ## what a real model looks at while it reads TEXT="…": look
 	$(bin)/regard look "$$TEXT" $(ARGS)
 
 test: .venv/ready  ## every test, and how much of the source they reach
-	$(bin)/pytest -n 2 --dist loadfile --cov --cov-report term-missing
+	$(bin)/pytest -n 2 --dist worksteal --cov --cov-report term-missing
 
 lint: .venv/ready  ## format, style, types and floors
 	$(bin)/ruff format --check

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from regard._errors import UserError
 from regard.recording import shelf
+from regard.recording.models import load
+
+
+def silent(_: str) -> None:
+    """A stage that nobody waits for."""
+
+
+def refusal(name: str | Path) -> str:
+    """The sentence with which ``name`` is refused."""
+    with pytest.raises(UserError) as caught:
+        load(str(name), silent)
+    chinese = caught.value.say("zh")
+    assert any("\u4e00" <= letter <= "\u9fff" for letter in chinese)
+    for sentence in (str(caught.value), chinese):
+        assert "\n" not in sentence
+    return str(caught.value)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +47,12 @@ def tiny(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny model as a directory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
-        return shelf.find(str(gguf), lambda key: None)
+        return shelf.find(str(gguf), silent)
+
+
+def unmeasured() -> dict[str, str]:
+    """An environment for programs that load transformers: measuring them takes minutes."""
+    return {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
 
 
 def need_package(name: str) -> None:

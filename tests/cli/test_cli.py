@@ -10,10 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
 from rich.cells import cell_len
 
 from regard._words import LANGUAGES, catalogue
-from regard.cli import main
+from regard.cli import _misuse, main
+from small import unmeasured
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +74,12 @@ def test_python_m_regard_is_the_command():
     assert done.stdout.decode() == f"regard {version('regard')}\n"
 
 
+def test_a_stream_that_knows_no_chinese_is_no_fault():
+    done = run("--lang", "zh", env=os.environ | {"PYTHONIOENCODING": "cp1252"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"???regard [OPTIONS]" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("args", "part"),
     [
@@ -103,6 +111,12 @@ def test_misuse_ends_in_one_sentence(
     assert err.count("\n") == 1
 
 
+def test_misuse_of_a_kind_not_foreseen_is_one_sentence_too():
+    assert _misuse(typer.BadParameter("too odd."), "en") == (
+        "the command line could not be read (Invalid value: too odd); see `regard --help`"
+    )
+
+
 def test_a_text_that_begins_with_a_dash_goes_after_two(capsys: pytest.CaptureFixture[str]):
     assert main(["look", "--model", "nope", "--", "--lang"]) == 2
     assert "“nope”" in capsys.readouterr().err
@@ -110,7 +124,7 @@ def test_a_text_that_begins_with_a_dash_goes_after_two(capsys: pytest.CaptureFix
 
 INTERRUPTED = """
 import os, signal, sys, time
-from regard.cli import main
+from regard.cli import _misuse, main
 
 class Keyboard:
     def read(self):
@@ -134,7 +148,7 @@ def test_whoever_stops_reading_is_not_troubled(args: list[str]):
     check_broken_pipe(args)
 
 
-@pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.parametrize("more", [[], ["--json", "--layer", "0", "--head", "0"]])
 def test_whoever_stops_reading_the_answer_is_not_either(more: list[str], tiny: Path):
     check_broken_pipe(["look", "the text it is", "--model", str(tiny), *more])
 
@@ -142,9 +156,8 @@ def test_whoever_stops_reading_the_answer_is_not_either(more: list[str], tiny: P
 def check_broken_pipe(args: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "regard", *args], stdout=writer, stderr=subprocess.PIPE
-    )
+    command = [sys.executable, "-m", "regard", *args]
+    process = subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE, env=unmeasured())
     os.close(writer)
     assert process.communicate()[1] == b""
     assert process.returncode == 1

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from regard._errors import ShapeError
 from regard.cli import main
-from small import need_package
+from small import need_package, unmeasured
 
 Looked = Callable[..., SimpleNamespace]
 ANIMAL = "The animal didn't cross the street because it was too tired"
@@ -54,7 +55,7 @@ def test_smollm2_shows_that_it_means_the_animal():
     need_package("smollm2")
     command = [sys.executable, "-m", "regard", "look", ANIMAL, "--json", "--query", "it"]
     # Colours may be wanted in a pipe; the line that tells what is being done is not.
-    colours = os.environ | {"FORCE_COLOR": "1"}
+    colours = unmeasured() | {"FORCE_COLOR": "1"}
     done = subprocess.run(command, capture_output=True, check=False, env=colours)
     assert (done.returncode, done.stderr) == (0, b"")
     seen = json.loads(done.stdout)
@@ -154,7 +155,9 @@ def test_beyond_the_context_only_on_demand(look: Looked):
 def test_a_terminal_is_told_what_is_being_done(tiny: Path):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "regard", "look", "the text", "--model", tiny, "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, env=unmeasured()
+    ) as process:
         os.close(theirs)
         told = b""
         while chunk := read(ours):
@@ -278,6 +281,14 @@ def test_a_model_that_needs_more_than_a_text_is_refused(
 
     monkeypatch.setattr(transformers.LlamaModel, "forward", forward)
     refused(look("it"), "cannot read a text alone (You have to specify pixel_values)")
+
+
+def test_any_other_error_of_ours_is_said_too(look: Looked, monkeypatch: pytest.MonkeyPatch):
+    def overview_of(*_: object, **__: object) -> None:
+        raise ShapeError("sizes that do not fit")
+
+    monkeypatch.setattr("regard.recording.overview.overview_of", overview_of)
+    refused(look("it"), "regard: sizes that do not fit\n")
 
 
 def test_attention_that_cannot_be_recorded_is_refused(

@@ -1,3 +1,3 @@
-from small import gguf, tiny
+from small import cache, gguf, tiny
 
-__all__ = ["gguf", "tiny"]
+__all__ = ["cache", "gguf", "tiny"]

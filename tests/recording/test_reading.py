@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.recording.reading import Reading, labels
+from regard.recording.reading import Reading, _pieces, labels
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -44,6 +45,16 @@ def test_a_token_within_a_character_is_called_by_it_and_its_number():
 
 def test_bytes_that_are_no_text_are_shown_as_such():
     assert labels([b"a\xff", b"\xe7", b"b"])[1] == ["a\N{REPLACEMENT CHARACTER}", "\ufffdb", ""]
+
+
+def test_sentencepiece_writes_spaces_and_bytes_its_own_way():
+    vocabulary = ["<s>", "▁the", "<0xE7>", "<0x95>", "<0x8C>", "▁", "<0x0A>", "<0x41>"]
+    tokenizer = SimpleNamespace(
+        get_added_vocab=lambda: {"<0x41>": 7},
+        convert_ids_to_tokens=lambda ids: [vocabulary[number] for number in ids],
+    )
+    pieces = _pieces(tokenizer, list(range(8)))
+    assert labels(pieces)[0] == ["<s>", " the", "界", "界₂", "界₃", " ", "\n", "<0x41>"]
 
 
 def reading(*spelled: str) -> Reading:

@@ -5,6 +5,7 @@ Whatever a user did that cannot be done ends in one sentence in their language a
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ from regard.cli.help import command_in
 def main(args: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
     args = sys.argv[1:] if args is None else args
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # an old code page has no Chinese, nor our marks
+            stream.reconfigure(errors="replace")
     lang = language_of_user()
     try:
         lang = _language(args, lang)
@@ -34,7 +38,7 @@ def main(args: Sequence[str] | None = None) -> int:
         what = str(error)
     except typer.TyperException as error:
         what = _misuse(error, lang)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # Whoever read us has left.  Python would complain at exit of what is still to be written.

@@ -81,7 +81,7 @@ def _show(wish: Wish, lang: Language) -> None:
     from regard.recording.reading import read
 
     # Read when torch is loaded.  Threads that wait by spinning make the work several times slower
-    # where other programs want the cores too, and gain nothing where none do.
+    # where other programs want the cores too, and gain little where none do.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with Stages(lang, model=wish.model) as stages:
         loaded = load(wish.model, stages.begin)

@@ -1,0 +1,1 @@
+"""The catalogue's entries, one TOML file a room."""
