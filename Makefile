@@ -23,7 +23,7 @@ lint: .venv/ready  ## format, style, types and floors
 	$(bin)/ruff format --check
 	$(bin)/ruff check
 	$(bin)/mypy
-	$(bin)/lint-imports
+	$(bin)/lint-imports --no-logo
 
 bench: .venv/ready  ## every claim of speed, against the named peer
 	for bench in $(benches); do echo "== $$bench"; $(bin)/python "$$bench"; done
@@ -40,7 +40,7 @@ campaign: .venv/ready  ## what is too long for every run; its log is kept in cam
 
 clean:  ## remove all that these words have made, .venv too
 	rm -rf .venv .coverage* .*_cache .hypothesis docs/_build dist look.html
-	find src tests bench docs scripts -name __pycache__ -prune -exec rm -rf {} +
+	find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/make \1\t/p' $(MAKEFILE_LIST) | expand -t 16

@@ -44,7 +44,7 @@ import torch
 import regard
 
 n = int(sys.argv[1])
-q, k, v = (torch.randn(1, n, 64, generator=torch.Generator().manual_seed(s)) for s in range(3))
+q, k, v = (torch.randn(1, 1, n, 64, generator=torch.Generator().manual_seed(s)) for s in range(3))
 questions = regard.topk(8), regard.entropy(), regard.received(), regard.image(512, 512)
 ours, peers = [], []
 for _ in range(3):
