@@ -6,6 +6,7 @@ about itself.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ class Case:
     allowed: Predicate
     start: Any
     options: dict[str, Any] = field(default_factory=dict)
+    layout: str = "plain"
+    """How q, k and v lie in memory: see ``laid_out``."""
 
     @property
     def sizes(self) -> tuple[tuple[int, ...], int, int, int, int]:
@@ -56,7 +59,24 @@ class Case:
 
     def __repr__(self) -> str:
         shapes = [a.shape for a in (self.q, self.k, self.v)]
-        return f"Case({shapes}, {self.mask!r}, start={self.start!r}, {self.options!r})"
+        told = f"{self.mask!r}, start={self.start!r}, {self.options!r}, {self.layout}"
+        return f"Case({shapes}, {told})"
+
+
+LAYOUTS = ("plain", "transposed", "every other", "heads last")
+
+
+def laid_out(array: Any, layout: str) -> Any:
+    """The same numbers, otherwise in memory (NumPy and torch; the strict library has no views)."""
+    if layout == "plain" or "strict" in type(array).__module__:
+        return array
+    copy = np.copy if isinstance(array, np.ndarray) else (lambda a: a.clone().contiguous())
+    if layout == "every other":
+        both = np.stack if isinstance(array, np.ndarray) else sys.modules["torch"].stack
+        wide = both([array, array * 0 + 7], -1).reshape(*array.shape[:-1], -1)
+        return wide[..., ::2]
+    a, b = (-1, -2) if layout == "transposed" else (-3, -2)
+    return copy(array.swapaxes(a, b)).swapaxes(a, b)
 
 
 def numbers(rng: np.random.Generator, *shape: int, size: float = 1.0) -> np.ndarray:
@@ -106,7 +126,11 @@ def masks(draw: Any, lead: tuple[int, ...], H: int, T: int, S: int, depth: int =
         return regard.documents(ids), (
             lambda b, h, t, i, j: 0 <= i < S and each[b, i] == each[b, j]
         )
-    shape = draw(st.sampled_from([(T, S), (H, T, S), (1, T, S), (*lead, 1, T, S), (1, S)]))
+    shape = draw(
+        st.sampled_from(
+            [(T, S), (H, T, S), (1, T, S), (*lead, 1, T, S), (1, S), (T, 1), (*lead, H, 1, S)]
+        )
+    )
     array = rng.random(shape) < draw(st.sampled_from([0.2, 0.8]))
     full = np.broadcast_to(array, (*lead, H, T, S)).reshape(-1, H, T, S)
     return regard.keep(array), lambda b, h, t, i, j: bool(full[b, h, t, j])
@@ -139,7 +163,8 @@ def cases(draw: Any, *, longest: int = 9, plain: bool = False) -> Case:
     if not plain and draw(st.booleans()):
         shape = draw(st.sampled_from([(T, S), (G * R, T, S), (1, S), (*lead, 1, T, 1)]))
         options["bias"] = numbers(rng, *shape)
-    return Case(q, k, v, mask, allowed, start, options)
+    layout = draw(st.sampled_from(LAYOUTS))
+    return Case(q, k, v, mask, allowed, start, options, layout)
 
 
 def by_hand(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -190,7 +215,9 @@ def arrays(case: Case, library: str, dtype: str) -> tuple[tuple[Any, ...], dict[
         name: as_library(x, library, dtype) if isinstance(x, np.ndarray) else x
         for name, x in case.options.items()
     }
-    three = tuple(as_library(a, library, dtype) for a in (case.q, case.k, case.v))
+    three = tuple(
+        laid_out(as_library(a, library, dtype), case.layout) for a in (case.q, case.k, case.v)
+    )
     return (*three, case.mask), {**options, "start": case.start}
 
 

@@ -17,33 +17,37 @@ from typing import Any
 import numpy as np
 import torch
 
-import regard
 from cases import Case, arrays, by_hand, double
 
 EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 
 
-def rounded(case: Case, dtype: str, wanted: bool = False) -> list[np.ndarray]:
-    """Output (and gradients of its sum of sines) of the formula with P rounded to ``dtype``."""
+def plainly(case: Case, dtype: str, sums: str, wanted: bool) -> list[np.ndarray]:
+    """Output (and gradients of its loss) in torch's own words: no rule and no engine of ours.
+
+    The inputs are rounded to ``dtype``, scores and sums are made in ``sums``, and what is between
+    them, P, is rounded to ``dtype`` unless ``sums`` is float64.
+    """
     (q, k, v, _), options = arrays(case, "torch", dtype)
-    sums = torch.float64 if dtype == "float64" else torch.float32
-    leaves = [a.clone().requires_grad_(wanted) for a in (q, k, v)]
-    q, k, v = (a.to(sums) for a in leaves)
+    wide, narrow = getattr(torch, sums), getattr(torch, dtype)
+    leaves = [a.clone().to(wide if sums == "float64" else narrow) for a in (q, k, v)]
+    leaves = [a.requires_grad_(wanted) for a in leaves]
+    q, k, v = (a.to(wide) for a in leaves)
     group = q.shape[-3] // k.shape[-3]
     k, v = (a.repeat_interleave(group, -3) for a in (k, v))
     s = q @ k.mT * options.get("scale", q.shape[-1] ** -0.5)
     if cap := options.get("softcap"):
         s = cap * torch.tanh(s / cap)
     if (bias := options.get("bias")) is not None:
-        s = s + bias.to(sums)
+        s = s + bias.to(wide)
     s = s.masked_fill(~torch.tensor(case.seen()), float("-inf"))
     if (sink := options.get("sink")) is not None:
-        s = torch.cat([s, sink.to(sums)[:, None, None].expand(*s.shape[:-1], 1)], -1)
+        s = torch.cat([s, sink.to(wide)[:, None, None].expand(*s.shape[:-1], 1)], -1)
     top = s.amax(-1, keepdim=True).detach()
     p = torch.exp(s - torch.where(torch.isfinite(top), top, 0.0))
-    p = p / p.sum(-1, keepdim=True).clamp_min(torch.finfo(sums).tiny)
-    p = p[..., : v.shape[-2]].to(q.dtype if dtype == "float64" else getattr(torch, dtype))
-    output = (p.to(sums) @ v).to(getattr(torch, dtype))
+    p = p / p.sum(-1, keepdim=True).clamp_min(torch.finfo(wide).tiny)
+    p = p[..., : v.shape[-2]]
+    output = p @ v if sums == "float64" else (p.to(narrow).to(wide) @ v).to(narrow)
     if not wanted:
         return [double(output)]
     return [double(output), *map(double, torch.autograd.grad(loss(output), leaves))]
@@ -55,14 +59,8 @@ def loss(output: Any) -> Any:
 
 
 def exact(case: Case, dtype: str, wanted: bool = False) -> list[np.ndarray]:
-    """The same in float64, of the inputs rounded to ``dtype``."""
-    (q, k, v, mask), options = arrays(case, "torch", dtype)
-    leaves = [a.double().requires_grad_(wanted) for a in (q, k, v)]
-    options = {n: a.double() if hasattr(a, "double") else a for n, a in options.items()}
-    output = regard.attend(*leaves, mask, **options, engine="formula")
-    if not wanted:
-        return [double(output)]
-    return [double(output), *map(double, torch.autograd.grad(loss(output), leaves))]
+    """The truth: float64 throughout, of the inputs rounded to ``dtype``."""
+    return plainly(case, dtype, "float64", wanted)
 
 
 def visible_v(case: Case) -> float:
@@ -93,7 +91,7 @@ def bounds(case: Case, dtype: str, gradients: bool = False) -> list[float]:
         n = case.k.shape[-2] + case.q.shape[-1] + 8
         size = 1 + max(float(np.abs(a).max(initial=0)) for a in (case.q, case.k, case.v)) ** 4
         return [32 * n * EPS[dtype] * size] * (4 if gradients else 1)
-    found = rounded(case, dtype, gradients)
+    found = plainly(case, dtype, "float32", gradients)
     truth = exact(case, dtype, gradients)
     errors = [float(np.abs(f - t).max(initial=0)) for f, t in zip(found, truth, strict=True)]
     sizes = [visible_v(case), *gradient_sizes(case)]

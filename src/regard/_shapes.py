@@ -23,8 +23,10 @@ from math import prod
 from typing import Any, TypeAlias
 
 import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
 
-from regard._errors import KindError, ShapeError
+from regard._errors import KindError, ShapeError, ValueRangeError
 
 Array: TypeAlias = Any
 """An array of NumPy, PyTorch or another library that follows the array API standard."""
@@ -91,10 +93,34 @@ def check_dtypes(**arrays: Array) -> None:
     if len(set(names.values())) > 1:
         came = ", ".join(f"{name} is {dtype}" for name, dtype in names.items())
         raise KindError(f"{', '.join(given)} must share one dtype, but {came}; convert one of them")
+    check_devices(**arrays)
+
+
+def check_devices(**arrays: Array) -> None:
+    """All on one device."""
+    given = {name: a for name, a in arrays.items() if a is not None}
     devices = {name: str(array_api_compat.device(a)) for name, a in given.items()}
     if len(set(devices.values())) > 1:
         came = ", ".join(f"{name} is on {device}" for name, device in devices.items())
         raise KindError(f"{', '.join(given)} must be on one device, but {came}; move one of them")
+
+
+def whole_numbers(name: str, value: Any) -> NDArray[np.int64]:
+    """``value``, a number or any array or list of whole numbers, as NumPy int64."""
+    if hasattr(value, "detach"):  # a torch tensor, perhaps on a device
+        value = value.detach().cpu()
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ShapeError(f"{name} must be a rectangular array, but it is {value!r}") from None
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        what = array.dtype if array.ndim else type(value).__name__
+        raise KindError(f"{name} must be whole numbers, but it is {what}")
+    if array.dtype.kind == "u" and array.max(initial=0) > np.iinfo(np.int64).max:
+        raise ValueRangeError(f"{name} must fit 64 bits with a sign, but {array.max()} came")
+    return array.astype(np.int64)
 
 
 def sizes_of(q: Array, k: Array, v: Array | None = None) -> Sizes:

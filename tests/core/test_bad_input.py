@@ -42,9 +42,20 @@ NAN, LOW = float("nan"), np.float32
         ((Q, K, V), {"scale": NAN}, regard.ValueRangeError, "scale must be finite, but nan came"),
         ((Q, K, V), {"softcap": 0}, regard.ValueRangeError, "softcap must be above 0, but 0 came"),
         ((Q, K, V), {"sink": np.zeros(3)}, regard.ShapeError, r"shape \(4,\), or one number"),
-        ((Q, K, V), {"start": 1.5}, regard.KindError, "start must be a whole number"),
-        ((Q, K, V), {"start": True}, regard.KindError, "start must be a whole number"),
+        ((Q, K, V), {"start": 1.5}, regard.KindError, "start must be whole numbers"),
+        ((Q, K, V), {"start": True}, regard.KindError, "start must be whole numbers"),
         ((Q, K, V), {"start": [1, 2, 3]}, regard.ShapeError, r"start must be .* shape \(2,\)"),
+        (
+            (Q, K, V),
+            {"start": [[1], [2, 3]]},
+            regard.ShapeError,
+            "start must be a rectangular array",
+        ),
+        ((Q, K, V), {"start": 2**63 - 1}, regard.ValueRangeError, "start must be at most"),
+        ((Q, K, V), {"scale": 10**400}, regard.ValueRangeError, "scale must be finite, but inf"),
+        ((Q, K, V), {"sink": NAN}, regard.ValueRangeError, "sink must be finite"),
+        ((Q, K, V), {"sink": True}, regard.KindError, "sink must be a number"),
+        ((Q, K, V), {"engine": ["tiles"]}, regard.EngineError, r"it is \['tiles'\]"),
         ((Q, K, V), {"dropout": 1.0}, regard.ValueRangeError, "at least 0 and below 1, but 1.0"),
         ((Q, K, V), {"engine": "fast"}, regard.EngineError, "one of 'sdpa', 'tiles', 'formula'"),
         ((Q, K, V), {"engine": "sdpa"}, regard.EngineError, "it takes torch tensors only"),
@@ -63,6 +74,11 @@ def test_two_libraries_do_not_mix() -> None:
         regard.KindError, match="must come from one array library, but they are q: t"
     ):
         regard.attend(torch.zeros(2, 3), np.zeros((2, 3)), np.zeros((2, 3)))
+    x = torch.zeros(2, 3)
+    for name in ("bias", "sink"):
+        far = torch.zeros((2, 2) if name == "bias" else (1,), device="meta")
+        with pytest.raises(regard.KindError, match=f"on one device, but q is on cpu, {name} is on"):
+            regard.attend(x, x, x, **{name: far})
     with pytest.raises(regard.KindError, match=r"on one device, but q is on cpu, k is on meta"):
         regard.attend(torch.zeros(2, 3), torch.zeros(2, 3, device="meta"), torch.zeros(2, 3))
 
@@ -82,6 +98,17 @@ def test_two_libraries_do_not_mix() -> None:
         (lambda W: W[..., 7, 0], regard.ValueRangeError, "the row index must lie within 5 rows"),
         (lambda W: W[..., 0, 6], regard.ValueRangeError, "the key index must lie within 6 keys"),
         (lambda W: W[0, 0, 0, 0, 0], regard.ShapeError, "5 indices for weights"),
+        (
+            lambda W: W[..., 1.5, :],
+            regard.KindError,
+            "row index must be a whole number, .* float64",
+        ),
+        (lambda W: W[..., True, :], regard.KindError, r"it is bool of shape \(\)"),
+        (lambda W: W[..., [[0, 1]], :], regard.KindError, r"it is int64 of shape \(1, 2\)"),
+        (lambda W: W[5, 0, 0], regard.ValueRangeError, r"batch and heads must lie within \(2, 4\)"),
+        (iter, TypeError, "not iterable"),
+        (lambda W: W.image(2, 2, rows=slice(0.5, 2)), regard.KindError, "must have whole bounds"),
+        (lambda W: W.mass(slice(0.5, 2)), regard.KindError, "must be whole numbers, not slice"),
         (lambda W: W[None], regard.KindError, "numbers, slices, arrays and one"),
         (lambda W: W @ np.zeros((2, 2, 5, 3)), regard.ShapeError, "each key needs one value"),
     ],
@@ -103,8 +130,25 @@ def test_no_engine_of_weights_is_sdpa() -> None:
     grad = x.clone().requires_grad_()
     with pytest.raises(regard.EngineError, match="without a derivative only"):
         regard.partial(grad, x, x, engine="sdpa")
-    with pytest.raises(regard.EngineError, match="for values as wide as keys"):
-        regard.partial(x, x, torch.zeros(3, 5), engine="sdpa")
+    with pytest.raises(regard.EngineError, match="each query head has a key head of its own"):
+        regard.partial(x.expand(2, 3, 4), x[None], x[None], engine="sdpa")
+    half = x.half()
+    with pytest.raises(regard.EngineError, match="it would round the bias to the dtype of q"):
+        regard.attend(half, half, half, bias=torch.zeros(3, 3), engine="sdpa")
+
+
+def test_plan_draws_nothing_and_says_what_does_not_fit() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(3, 4)
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    assert regard.plan(x, x, x, dropout=0.5).engine == "tiles"
+    assert torch.equal(torch.rand(1), expected)
+    wrong = regard.keep(np.ones((4, 5), bool))
+    for call in (lambda: regard.plan(x, x, x, wrong), lambda: regard.weights(x, x, ~wrong & wrong)):
+        with pytest.raises(regard.ShapeError, match=r"the array of keep\(array\) must fit"):
+            call()
 
 
 def test_plan_tells_which_engine_and_why() -> None:
@@ -125,5 +169,5 @@ def test_plan_tells_which_engine_and_why() -> None:
     long = torch.zeros(1, 1, 1).expand(1, 20_000, 1)
     dense = regard.plan(long, long, long, regard.causal() | regard.prefix(1))
     assert dense.engine == "tiles"
-    assert "mask would take 381 MiB" in dense.refused["sdpa"]
+    assert "mask would take 1,907 MiB" in dense.refused["sdpa"]
     assert regard.plan(x.numpy(), x.numpy(), x.numpy()).engine == "tiles"

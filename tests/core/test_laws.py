@@ -132,12 +132,14 @@ def test_merge_of_2d_parts_and_a_sink_as_a_number() -> None:
     q, k, v = normal(3, 4), normal(5, 4, seed=1), normal(5, 2, seed=2)
     parts = [regard.partial(q, k[s], v[s]) for s in (slice(0, 1), slice(1, 5))]
     whole = regard.attend(q, k, v, sink=0.5)
-    np.testing.assert_allclose(regard.merge(parts, sink=0.5).output, whole, rtol=1e-12)
+    for sink in (0.5, np.float32(0.5)):
+        np.testing.assert_allclose(regard.merge(parts, sink=sink).output, whole, rtol=1e-12)
     np.testing.assert_allclose(regard.merge(parts, sink=np.array([0.5])).output, whole, rtol=1e-12)
 
 
 def test_merge_says_what_does_not_fit() -> None:
     part = regard.partial(np.eye(3), np.eye(3), np.eye(3))
+    assert regard.merge(p for p in (part,)).output.shape == (3, 3)
     with pytest.raises(regard.ValueRangeError, match="at least one Partial"):
         regard.merge([])
     with pytest.raises(regard.KindError, match="one is a ndarray"):
@@ -190,6 +192,9 @@ def test_dropout_draws_from_the_generator_it_is_given() -> None:
     torch.manual_seed(3)
     assert torch.equal(first, regard.attend(x, x, x, dropout=0.5))
     a = x.numpy()
+    assert np.array_equal(
+        *(regard.attend(a, a, a, dropout=0.5, generator=s) for s in (3, np.int64(3)))
+    )
     draws = [
         regard.attend(a, a, a, dropout=0.5, generator=np.random.default_rng(s)) for s in (1, 1)
     ]

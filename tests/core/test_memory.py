@@ -44,7 +44,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("work", [TRAIN, ASK], ids=["training", "asking"])
+WIDTHS = """
+q, k, v = torch.randn(1, n, 32), torch.randn(1, n, 32), torch.randn(1, n, 16)
+regard.attend(q, k, v, regard.causal())
+"""
+
+
+@pytest.mark.parametrize("work", [TRAIN, ASK, WIDTHS], ids=["training", "asking", "E is not D"])
 def test_a_pass_over_6144_tokens_holds_no_square(work: str) -> None:
     dense = 6144 * 6144 * 4 >> 20  # MiB of the weights in float32, once
     assert growth(work, 6144) < dense

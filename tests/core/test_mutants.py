@@ -85,6 +85,12 @@ MUTANTS = {
         "1 / math.sqrt(sizes.D)",
         "1 / sizes.D",
     ),
+    "strided arrays read as if they were whole": (
+        "core/test_engines",
+        "core/engines/sdpa.py",
+        "(a if a.stride(-1) == 1 else a.contiguous() for a in (q, k, v))",
+        "(a for a in (q, k, v))",
+    ),
     "bias inside the softcap": (
         "core/test_formula",
         "core/formula.py",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from cases import Case, arrays, by_hand, cases, double, strips_of
+from cases import Case, arrays, as_library, by_hand, cases, double, strips_of
 from regard.core.questions import ByDistance, TopK
 
 CLOSE: dict[str, float] = {"rtol": 1e-9, "atol": 1e-11}
@@ -165,6 +165,39 @@ def test_answers_have_gradients() -> None:
         return (top.weights, W.by_distance().weight, W.lse, *rest)
 
     assert torch.autograd.gradcheck(answers, (q, k))
+
+
+def test_an_answer_asked_without_a_gradient_does_not_lose_later_ones() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.randn(6, 4, requires_grad=True)
+    W = regard.weights(x, x)
+    with torch.no_grad():
+        assert not W.lse.requires_grad
+        assert not W.entropy().requires_grad
+    assert W.lse.requires_grad
+    assert W.entropy().requires_grad
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_indices_backwards_and_of_no_axes(library: str) -> None:
+    x = as_library(np.random.default_rng(0).normal(size=(5, 3)), library, "float64")
+    W = regard.weights(x, x)
+    w = double(W.dense())
+    np.testing.assert_array_equal(double(W[..., ::-1, ::-1]), w[::-1, ::-1])
+    assert W[..., np.array(2), np.int64(-1)].shape == ()
+    mask = regard.keep(np.tril(np.ones((5, 5), bool))[::-1])
+    assert ((double(regard.weights(x, x, mask).dense()) > 0).sum(1) == [5, 4, 3, 2, 1]).all()
+    shared = regard.keep(np.broadcast_to(np.arange(5) < 2, (5, 5)))
+    assert ((double(regard.weights(x, x, shared).dense()) > 0).sum(1) == 2).all()
+
+
+@pytest.mark.parametrize("engine", ["tiles", "formula"])
+def test_a_sink_takes_nothing_of_an_empty_row(engine: str) -> None:
+    x, sink = np.ones((1, 3, 2)), np.array([-np.inf])
+    W = regard.weights(x, x, regard.lengths(0), sink=sink, engine=engine)
+    assert (W.entropy() == 0).all()
+    one = regard.weights(x, x, sink=np.float32(0.5), engine=engine)
+    np.testing.assert_allclose(one.lse, regard.weights(x, x, sink=0.5, engine=engine).lse)
 
 
 def test_half_precision_answers_come_in_float32() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from cases import Case, cases
+from cases import Case, as_library, cases, double
 from regard.core.call import check
 from regard.rules.masks import Mask, Spans
 from regard.rules.ranges import Ranges
@@ -122,10 +122,43 @@ def test_not_not_is_the_mask_itself_and_masks_are_values() -> None:
     assert mask != regard.causal() & regard.window(5)
     with pytest.raises(regard.KindError, match="no truth value"):
         bool(mask and mask)
-    with pytest.raises(TypeError):
+    raw = np.ones((2, 2), bool)
+    for join in (lambda: mask & raw, lambda: raw | mask):
+        with pytest.raises(regard.KindError, match=r"pass keep\(array\) if True means may attend"):
+            join()
+    with pytest.raises(regard.KindError, match="it is a bool"):
         mask & True  # type: ignore[operator]
-    with pytest.raises(TypeError):
-        mask | np.int64(1)  # type: ignore[operator]
+    with pytest.raises(regard.KindError, match="it is a NoneType"):
+        mask | None  # type: ignore[operator]
+
+
+def test_what_reaches_too_far_reaches_everything() -> None:
+    far = 2**63 + 5
+    everything = np.ones((5, 5), bool)
+    for mask in (
+        regard.window(before=1, after=far) | regard.window(far),
+        regard.window(before=far, after=far),
+        regard.prefix(10**20),
+    ):
+        np.testing.assert_array_equal(matrix(mask, 5, 5), everything)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_where_takes_booleans_of_the_right_shape_only(library: str) -> None:
+    x = as_library(np.eye(4), library, "float64")
+
+    def allowed(fn: Any) -> np.ndarray:
+        return double(regard.weights(x, x, ~regard.where(fn)).dense()) > 0
+
+    assert not allowed(lambda i, j: True).any()
+    assert allowed(lambda i, j: False).all()
+    assert (allowed(lambda i, j: j > 1) == [[True, True, False, False]] * 4).all()
+    with pytest.raises(regard.KindError, match=r"must return booleans, but it returned .*int"):
+        allowed(lambda i, j: (i >= j) * 1)
+    with pytest.raises(regard.KindError, match="but it returned str"):
+        allowed(lambda i, j: "yes")
+    with pytest.raises(regard.ShapeError, match=r"\(4, 4\), but it returned \(3,\)"):
+        allowed(lambda i, j: (j > 1)[:3])
 
 
 SENTENCES = {
@@ -183,7 +216,9 @@ def test_keep_takes_masks_of_another_library_than_the_calls() -> None:
         (regard.documents, regard.ValueRangeError, "but 0 came"),
         (lambda: regard.documents([0], lengths=[1]), regard.ValueRangeError, "but 2 came"),
         (lambda: regard.documents([0, 1, 0]), regard.ValueRangeError, "ids must be contiguous"),
-        (lambda: regard.documents([]), regard.KindError, "ids must be whole numbers"),
+        (lambda: regard.documents([]), regard.ShapeError, r"its shape is \(0,\)"),
+        (lambda: regard.documents([0.5]), regard.KindError, "ids must be whole numbers"),
+        (lambda: regard.lengths(np.uint64(2**63)), regard.ValueRangeError, "must fit 64 bits"),
         (lambda: regard.documents(3), regard.ShapeError, "one number a key"),
         (lambda: regard.documents(lengths=[2, 0]), regard.ValueRangeError, "sizes of 1 or more"),
         (lambda: regard.documents(cumulative=[1, 3]), regard.ValueRangeError, "begin with 0"),

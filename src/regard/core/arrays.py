@@ -26,6 +26,15 @@ def scalar(like: Array, value: float) -> Array:
     return array_namespace(like).full((), value, dtype=like.dtype, device=device(like))
 
 
+def sink_weight(sink: Array | None, lse: Array) -> Array | None:
+    """What the sink takes of each row, (…, H, T); 0 of an empty one."""
+    if sink is None:
+        return None
+    xp, empty = array_namespace(lse), lse == float("-inf")
+    taken = xp.exp(sink[:, None] - xp.where(empty, scalar(lse, 0.0), lse))
+    return xp.where(empty, scalar(lse, 0.0), taken)
+
+
 def accumulator(xp: Any, array: Array) -> Any:
     """The dtype that sums are made in: float64 for float64, else float32."""
     return xp.float64 if dtype_name(array) == "float64" else xp.float32

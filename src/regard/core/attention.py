@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from regard._shapes import Array
-from regard.core.call import Call, check
+from regard.core.call import check
+from regard.core.dropout import draw_seed
 from regard.core.merge import Partial
 from regard.core.plan import ENGINES, Plan, choose
 from regard.core.weights import Weights
@@ -47,6 +49,7 @@ def attend(
         dropout: the share of weights set to 0, the rest divided by 1 − dropout.
         generator: torch's or NumPy's generator, or a number, that dropout draws its seed from.
         engine: ``"auto"``, or ``"sdpa"``, ``"tiles"``, ``"formula"``; :func:`plan` tells which.
+            sdpa has first derivatives only; tiles has the second and forward mode too.
 
     Returns:
         (…, H, T, E) in the dtype of v.  A query that may attend to nothing gets 0.
@@ -73,9 +76,10 @@ def attend(
         sink=sink,
         start=start,
         dropout=dropout,
-        generator=generator,
     )
-    output, _ = ENGINES[choose(call, engine, "output").engine].attend(call)
+    if call.dropout:
+        call = replace(call, seed=draw_seed(call.xp, generator))
+    output = ENGINES[choose(call, engine, "output").engine].attend(call)
     return call.finish(output, 3)
 
 
@@ -142,7 +146,7 @@ def partial(
     Source: Dao et al. 2022 (FlashAttention), section 3.1.
     """
     call = check(q, k, v, mask, bias=bias, scale=scale, softcap=softcap, start=start)
-    output, lse = ENGINES[choose(call, engine, "lse").engine].attend(call)
+    output, lse = ENGINES[choose(call, engine, "lse").engine].partial(call)
     return Partial(call.finish(output, 3), call.finish(lse, 2))
 
 
@@ -152,8 +156,13 @@ def plan(
     v: Array | Mask | None = None,
     mask: Mask | None = None,
     *,
+    bias: Array | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sink: Array | float | None = None,
+    start: Any = None,
+    dropout: float = 0.0,
     engine: str = "auto",
-    **options: Any,
 ) -> Plan:
     """Which engine a call of :func:`attend` (or, without v, of :func:`weights`) gets, and why.
 
@@ -164,5 +173,16 @@ def plan(
     """
     if isinstance(v, Mask):  # plan(q, k, mask): the arguments of weights
         v, mask = None, v
-    call: Call = check(q, k, v, mask, **options)
+    call = check(
+        q,
+        k,
+        v,
+        mask,
+        bias=bias,
+        scale=scale,
+        softcap=softcap,
+        sink=sink,
+        start=start,
+        dropout=dropout,
+    )
     return choose(call, engine, "weights" if v is None else "output")

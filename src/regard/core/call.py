@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,11 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError, ValueRangeError
-from regard._shapes import Array, Sizes, check_dtypes, check_fits, namespace, sizes_of
+from regard._shapes import (
+    Array,
+    Sizes,
+    check_devices,
+    check_dtypes,
+    check_fits,
+    namespace,
+    sizes_of,
+    whole_numbers,
+)
 from regard.core.arrays import all_finite
-from regard.core.dropout import draw_seed
 from regard.rules.frame import Frame
-from regard.rules.masks import Mask, check_mask, strip_of
+from regard.rules.masks import FARTHEST, Mask, check_mask, strip_of
 from regard.rules.ranges import Ranges
 
 
@@ -82,7 +89,7 @@ class Call:
         """The same of v."""
         return self.v is None or all_finite(self.v)
 
-    @cached_property
+    @property
     def needs_grad(self) -> bool:
         """Whether a derivative will be asked of the result (torch)."""
         if not self.is_torch:
@@ -129,7 +136,6 @@ def check(
     sink: Array | None = None,
     start: Any = None,
     dropout: float = 0.0,
-    generator: Any = None,
 ) -> Call:
     """Check every argument, and say of the first wrong one what it should have been."""
     xp = namespace(q=q, k=k, v=v)
@@ -138,13 +144,16 @@ def check(
     if bare:
         q, k, v = (a if a is None else a[None, ...] for a in (q, k, v))
     sizes = sizes_of(q, k, v)
+    device = array_api_compat.device(q)
+    whole = Frame(xp, device, sizes, _start(start, sizes), slice(0, sizes.T), slice(0, sizes.S))
     check_mask(mask)
+    if mask is not None:
+        mask.check(whole)
     if bias is not None:
         namespace(q=q, bias=bias)
         check_dtypes(bias=bias)
+        check_devices(q=q, bias=bias)
         check_fits("bias", bias, sizes)
-    device = array_api_compat.device(q)
-    whole = Frame(xp, device, sizes, _start(start, sizes), slice(0, sizes.T), slice(0, sizes.S))
     rate = _number("dropout", dropout)
     if not 0 <= rate < 1:
         raise ValueRangeError(f"dropout must be at least 0 and below 1, but {dropout} came")
@@ -158,7 +167,7 @@ def check(
         softcap=None if softcap is None else _positive("softcap", softcap),
         sink=None if sink is None else _sink(xp, sink, sizes, device, q),
         dropout=rate,
-        seed=draw_seed(xp, generator) if rate else 0,
+        seed=0,
         frame=whole,
         bare=bare,
     )
@@ -167,9 +176,13 @@ def check(
 def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise KindError(f"{name} must be a number, but it is a {type(value).__name__}")
-    if not math.isfinite(value):
-        raise ValueRangeError(f"{name} must be finite, but {value} came")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueRangeError(f"{name} must be finite, but {number} came")
+    return number
 
 
 def _positive(name: str, value: Any) -> float:
@@ -179,35 +192,30 @@ def _positive(name: str, value: Any) -> float:
 
 
 def _sink(xp: Any, sink: Any, sizes: Sizes, device: Any, q: Array) -> Array:
-    if isinstance(sink, int | float):
-        return xp.full((sizes.H,), float(sink), dtype=q.dtype, device=device)
+    if isinstance(sink, int | float | np.number):
+        return xp.full((sizes.H,), _number("sink", sink), dtype=q.dtype, device=device)
     namespace(q=q, sink=sink)
     check_dtypes(sink=sink)
-    if tuple(sink.shape) != (sizes.H,):
+    check_devices(q=q, sink=sink)
+    if tuple(sink.shape) not in ((), (sizes.H,)):
         raise ShapeError(
             f"sink must be one logit per query head, shape ({sizes.H},), or one number for all, "
             f"but its shape is {tuple(sink.shape)}"
         )
-    return sink
+    return xp.broadcast_to(sink, (sizes.H,))
 
 
 def _start(start: Any, sizes: Sizes) -> int | NDArray[np.int64]:
     if start is None:
         return sizes.S - sizes.T
-    if not isinstance(start, bool):
-        try:
-            return operator.index(start)
-        except TypeError:
-            pass
-    array = np.asarray(start.detach().cpu() if hasattr(start, "detach") else start)
-    if array.dtype.kind not in "iu":
-        raise KindError(
-            "start must be a whole number, the position of query 0 among the keys, or one per "
-            f"batch entry, but it is {array.dtype if array.ndim else type(start).__name__}"
-        )
+    array = whole_numbers("start", start)
+    if array.size and np.abs(array).max() > FARTHEST:
+        raise ValueRangeError(f"start must be at most {FARTHEST:,} either way, but {start} came")
+    if array.ndim == 0:
+        return int(array)
     if array.shape != sizes.lead:
         raise ShapeError(
             f"start must be one number or one per batch entry, of shape {sizes.lead}, but its "
             f"shape is {array.shape}"
         )
-    return array.astype(np.int64)
+    return array

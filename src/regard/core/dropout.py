@@ -25,8 +25,8 @@ def draw_seed(xp: Any, generator: Any) -> int:
         generator = np.random.default_rng()
     if isinstance(generator, np.random.Generator):
         return int(generator.integers(2**31))
-    if isinstance(generator, int) and not isinstance(generator, bool):
-        return generator % 2**31
+    if isinstance(generator, int | np.integer) and not isinstance(generator, bool):
+        return int(generator) % 2**31
     if generator is None or type(generator).__module__.startswith("torch"):
         import torch
 

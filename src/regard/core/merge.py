@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from array_api_compat import device
+import numpy as np
 
 from regard._errors import KindError, ShapeError, ValueRangeError
-from regard._shapes import Array, dtype_name, namespace
+from regard._shapes import Array, check_devices, dtype_name, namespace
 
 
 class Partial(NamedTuple):
@@ -20,7 +20,7 @@ class Partial(NamedTuple):
     """(…, H, T) the logarithm of the sum of exp(score), in float32 at least; −∞ where no key."""
 
 
-def merge(parts: Sequence[Partial], sink: Array | float | None = None) -> Partial:
+def merge(parts: Iterable[Partial], sink: Array | float | None = None) -> Partial:
     """Join partial results over separate keys into that over all of them.
 
     ::
@@ -42,6 +42,7 @@ def merge(parts: Sequence[Partial], sink: Array | float | None = None) -> Partia
     >>> bool(np.allclose(regard.merge(halves).output, regard.attend(q, k, v)))
     True
     """
+    parts = list(parts)
     if not parts:
         raise ValueRangeError("parts must hold at least one Partial, but it is empty")
     for part in parts:
@@ -74,7 +75,7 @@ def merge(parts: Sequence[Partial], sink: Array | float | None = None) -> Partia
 
 def _sink_lse(xp: Any, sink: Array | float, part: Partial) -> Array:
     """The sink's logit as an lse of its own, (…, H, T)."""
-    if isinstance(sink, int | float):
+    if isinstance(sink, int | float | np.number):
         return xp.full_like(part.lse, float(sink))
     namespace(sink=sink, parts=part.output)
     H = part.lse.shape[-2] if part.lse.ndim > 1 else 1
@@ -82,5 +83,5 @@ def _sink_lse(xp: Any, sink: Array | float, part: Partial) -> Array:
         raise ShapeError(f"sink must have shape ({H},), one logit a head, not {tuple(sink.shape)}")
     if dtype_name(sink) != dtype_name(part.lse):
         sink = xp.astype(sink, part.lse.dtype)
-    assert device(sink) == device(part.lse), "sink and parts lie on different devices"
+    check_devices(sink=sink, parts=part.lse)
     return (sink[:, None] if part.lse.ndim > 1 else sink) + xp.zeros_like(part.lse)

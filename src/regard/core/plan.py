@@ -32,7 +32,7 @@ class Plan:
 def choose(call: Call, engine: str, want: Want) -> Plan:
     """The first engine that can and likes to; one asked for by name never falls back."""
     if engine != "auto":
-        if engine not in ENGINES:
+        if not isinstance(engine, str) or engine not in ENGINES:
             raise EngineError(
                 f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, but it is "
                 f"{engine!r}"

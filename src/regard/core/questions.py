@@ -126,6 +126,8 @@ class mass(Question):
             chosen[keys if isinstance(keys, slice) or keys.size else []] = True
         except IndexError as error:
             raise ValueRangeError(f"keys of mass(keys) must lie in 0 … S−1: {error}") from None
+        except TypeError:
+            raise KindError(f"keys of mass(keys) must be whole numbers, not {keys!r}") from None
         return Mass(frame, np.flatnonzero(chosen))
 
 
@@ -165,7 +167,10 @@ def _plain(name: str, part: slice | None, n: int) -> slice:
     part = slice(None) if part is None else part
     if not isinstance(part, slice) or part.step not in (None, 1):
         raise KindError(f"{name} of image(…) must be a slice without a step, but it is {part!r}")
-    first, last, _ = part.indices(n)
+    try:
+        first, last, _ = part.indices(n)
+    except TypeError:
+        raise KindError(f"{name} must have whole bounds, but it is {part!r}") from None
     if last <= first:
         raise ShapeError(f"{name} of image(…) must hold something of 0 … {n - 1}, not {part!r}")
     return slice(first, last)

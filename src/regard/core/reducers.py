@@ -249,8 +249,8 @@ class Pixels(Sum):
         rows, keys = self._overlap(strip.frame)
         at = strip.frame
         assert isinstance(at.rows, slice), "pixels need rows that follow one another"
-        row_cut = slice(rows.start - at.rows.start, rows.stop - at.rows.start)
-        key_cut = slice(keys.start - at.keys.start, keys.stop - at.keys.start)
+        row_cut = _within(rows, at.rows.start)
+        key_cut = _within(keys, at.keys.start)
         w = strip.weights[..., row_cut, key_cut]
         w = self._pool_rows(w, rows.start - self.rows.start)  # first, since it leaves little
         return (self._pool_keys(w, keys.start - self.keys.start),)
@@ -319,6 +319,13 @@ class Pixels(Sum):
             area = counts[0][:, None] * counts[1]
             self.total = self.total / self.frame.move(area.astype(np.float64))
         return super().result()
+
+
+def _within(part: slice, start: int) -> slice:
+    """``part`` counted from ``start``; an empty one lies nowhere, so it is put at 0."""
+    if part.start == part.stop:
+        return slice(0, 0)
+    return slice(part.start - start, part.stop - start)
 
 
 def largest(xp: Any, w: Array, k: int) -> tuple[Array, Array]:

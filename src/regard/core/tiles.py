@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from regard._shapes import Array
 from regard.core import dropout, formula
-from regard.core.arrays import accumulator
+from regard.core.arrays import accumulator, sink_weight
 from regard.core.call import Call
 from regard.core.reducers import PerQuery, Reducer, Strip
 from regard.rules.frame import Frame, Index
@@ -35,10 +35,10 @@ class Mixed(PerQuery):
 
     axis = -2
 
-    def __init__(self, call: Call, v: Array) -> None:
+    def __init__(self, call: Call) -> None:
         super().__init__(call.frame)
         self.call = call
-        self.v = v
+        self.v = call.xp.astype(call.v, accumulator(call.xp, call.v))
 
     def part(self, strip: Strip) -> tuple[Array, ...]:
         call, w, v = self.call, strip.weights, self.v[..., strip.frame.keys, :]
@@ -90,7 +90,7 @@ def weigh(call: Call, frame: Frame, k: Array, dtype: Any) -> Strip:
     sink = None if call.sink is None else xp.astype(call.sink, dtype)
     s = formula.scores(products, seen, scale=1.0, softcap=call.softcap, bias=bias)
     w, lse = formula.normalise(s, sink)
-    return Strip(w, lse, None if sink is None else xp.exp(sink[:, None] - lse), frame)
+    return Strip(w, lse, sink_weight(sink, lse), frame)
 
 
 def strips(call: Call, rows: NDArray[np.int64] | None = None) -> Iterator[Frame]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -45,9 +44,9 @@ class Weights:
     def __matmul__(self, v: Array) -> Array:
         call = self._call.with_values(v)
         plan = choose(call, self._asked_engine, "output")
-        return call.finish(ENGINES[plan.engine].attend(call)[0], 3)
+        return call.finish(ENGINES[plan.engine].attend(call), 3)
 
-    @cached_property
+    @property
     def lse(self) -> Array:
         """(…, H, T) the logarithm of each row's normaliser, the sink included."""
         return self._one(Lse(self._call.frame), 2)
@@ -118,6 +117,7 @@ class Weights:
 
     def __getitem__(self, index: Any) -> Array:
         lead, rows, keys = self._split(index)
+        _check_lead(lead, self.shape[:-2])
         row_numbers, key_numbers = (
             _numbers(name, part, n)
             for name, part, n in zip(("row", "key"), (rows, keys), self.shape[-2:], strict=True)
@@ -127,6 +127,9 @@ class Weights:
         )
         drop = tuple(0 if _is_whole(part) else slice(None) for part in (rows, keys))
         return entries[(*lead, *drop)]
+
+    __iter__ = None
+    """Rows come by ``W[..., rows, keys]``: to walk over them one by one would be a pass each."""
 
     def _split(self, index: Any) -> tuple[tuple[Any, ...], Any, Any]:
         """The index of batch and heads, that of the rows and that of the keys."""
@@ -160,16 +163,33 @@ class Weights:
         return answer[0, ...]
 
 
+def _check_lead(index: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+    """Batch entries and heads that are there, said before anything is computed."""
+    try:
+        _ = np.broadcast_to(np.empty(()), shape)[index]
+    except IndexError as error:
+        raise ValueRangeError(
+            f"the index of batch and heads must lie within {shape}, but {index} came: {error}"
+        ) from None
+
+
 def _is_whole(part: Any) -> bool:
-    return isinstance(part, int | np.integer) and not isinstance(part, bool)
+    return not isinstance(part, slice) and np.ndim(part) == 0
 
 
 def _numbers(name: str, part: Any, n: int) -> NDArray[np.int64]:
     """The numbers 0 … n−1 that an index of one axis stands for."""
-    if hasattr(part, "detach"):
-        part = part.detach().cpu()
+    if not isinstance(part, slice):
+        part = np.asarray(part.detach().cpu() if hasattr(part, "detach") else part)
+        kinds = "iub" if part.ndim == 1 else "iu"
+        if part.ndim > 1 or (part.size and part.dtype.kind not in kinds):
+            raise KindError(
+                f"the {name} index must be a whole number, a slice, or a list of numbers or of "
+                f"booleans, but it is {part.dtype} of shape {part.shape}"
+            )
+        part = part if part.size else part.astype(np.int64)
     try:
-        return np.atleast_1d(np.arange(n, dtype=np.int64)[part])
+        return np.ascontiguousarray(np.atleast_1d(np.arange(n, dtype=np.int64)[part]))
     except IndexError:
         raise ValueRangeError(
             f"the {name} index must lie within {n} {name}s, but {part!r} came"

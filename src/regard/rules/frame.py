@@ -62,8 +62,10 @@ class Frame:
 
     def move(self, array: Array) -> Array:
         """``array`` in the call's library and on its device."""
-        if isinstance(array, np.ndarray) or not hasattr(array, "device"):
-            return self.xp.asarray(array, device=self.device)
+        if isinstance(array, np.ndarray):
+            # Torch takes no array that is read-only or runs backwards.
+            plain = array.flags.writeable and min(array.strides, default=0) >= 0
+            return self.xp.asarray(array if plain else array.copy(), device=self.device)
         same = type(array).__module__.partition(".")[0] in self.xp.__name__
         return self.xp.asarray(array if same else np.asarray(array), device=self.device)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError, ValueRangeError
-from regard._shapes import Array, dtype_name
+from regard._shapes import Array, dtype_name, whole_numbers
 from regard.rules.masks import Causal, Documents, Keep, Lengths, Mask, Prefix, Where, Window
 
 
@@ -81,7 +81,7 @@ def lengths(stop: Any, start: Any = 0) -> Mask:
     >>> lengths([3, 5])
     lengths([3, 5])
     """
-    stops, starts = _whole("stop", stop), _whole("start", start)
+    stops, starts = whole_numbers("stop", stop), whole_numbers("start", start)
     for name, array in (("stop", stops), ("start", starts)):
         if np.any(array < 0):
             raise ValueRangeError(f"{name} must be 0 or more, but {array.min()} came")
@@ -109,12 +109,12 @@ def documents(ids: Any = None, *, lengths: Any = None, cumulative: Any = None) -
             f"documents takes one of ids, lengths=, cumulative=, but {len(given)} came"
         )
     if lengths is not None:
-        sizes = _whole("lengths", lengths)
+        sizes = whole_numbers("lengths", lengths)
         if sizes.ndim != 1 or np.any(sizes < 1):
             raise ValueRangeError("lengths must be a list of sizes of 1 or more, such as [3, 2]")
         cumulative = np.concatenate([[0], np.cumsum(sizes)])
     if cumulative is not None:
-        edges = _whole("cumulative", cumulative)
+        edges = whole_numbers("cumulative", cumulative)
         if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or np.any(np.diff(edges) < 1):
             raise ValueRangeError(
                 "cumulative must begin with 0 and rise to S, such as [0, 3, 5], but it is "
@@ -122,7 +122,7 @@ def documents(ids: Any = None, *, lengths: Any = None, cumulative: Any = None) -
             )
         sizes = np.diff(edges)
         return Documents(np.repeat(edges[:-1], sizes), np.repeat(edges[1:], sizes))
-    return _documents_by_id(_whole("ids", ids))
+    return _documents_by_id(whole_numbers("ids", ids))
 
 
 def _documents_by_id(ids: NDArray[np.int64]) -> Documents:
@@ -193,12 +193,3 @@ def _count(name: str, value: Any, at_least: int = 0) -> int:
     if isinstance(value, bool) or number < at_least:
         raise ValueRangeError(f"{name} must be {at_least} or more, but {value} came")
     return number
-
-
-def _whole(name: str, value: Any) -> NDArray[np.int64]:
-    if hasattr(value, "detach"):  # a torch tensor, perhaps on a device
-        value = value.detach().cpu()
-    array = np.asarray(value)
-    if array.dtype.kind not in "iu":
-        raise KindError(f"{name} must be whole numbers, but it is {array.dtype}")
-    return array.astype(np.int64)

@@ -19,6 +19,9 @@ from regard._words import Language
 from regard.rules.frame import Frame
 from regard.rules.ranges import Ranges
 
+FARTHEST = 1 << 40
+"""A window that reaches so far reaches everything, and sums of positions stay within 64 bits."""
+
 
 class Mask:
     """A rule that says, for any query and key, whether the query may attend to the key.
@@ -34,6 +37,10 @@ class Mask:
         """Ranges that hold all allowed keys and perhaps more; None if nothing is known."""
         return self.ranges(frame)
 
+    def check(self, frame: Frame) -> None:
+        """Raise an error that says so if the rule does not fit the call of ``frame``."""
+        self.ranges(frame)
+
     def strip(self, frame: Frame) -> Array:
         """The rule over ``frame``: a boolean array that broadcasts to (…, H, t, w)."""
         ranges = self.ranges(frame)
@@ -47,10 +54,16 @@ class Mask:
         return sentence(self, lang)
 
     def __and__(self, other: Mask) -> Mask:
-        return And(self, other) if isinstance(other, Mask) else NotImplemented
+        check_mask(other, missing=False)
+        return And(self, other)
 
     def __or__(self, other: Mask) -> Mask:
-        return Or(self, other) if isinstance(other, Mask) else NotImplemented
+        check_mask(other, missing=False)
+        return Or(self, other)
+
+    __rand__, __ror__ = __and__, __or__
+    __array_ufunc__ = None
+    """NumPy leaves ``array & mask`` to us, and so to a clear word."""
 
     def __invert__(self) -> Mask:
         return self.rule if isinstance(self, Not) else Not(self)
@@ -96,7 +109,8 @@ class Window(Mask):
 
     def ranges(self, frame: Frame) -> Ranges:
         at = frame.query_positions()
-        return Ranges.of(at - self.before, at + self.after + 1, frame.sizes.S)
+        before, after = min(self.before, FARTHEST), min(self.after, FARTHEST)
+        return Ranges.of(at - before, at + after + 1, frame.sizes.S)
 
     def __repr__(self) -> str:
         if self.after == 0:
@@ -112,7 +126,7 @@ class Prefix(Mask):
 
     def ranges(self, frame: Frame) -> Ranges:
         zeros = np.zeros_like(frame.query_positions())
-        return Ranges.of(zeros, zeros + self.n, frame.sizes.S)
+        return Ranges.of(zeros, zeros + min(self.n, frame.sizes.S), frame.sizes.S)
 
     def __repr__(self) -> str:
         return f"prefix({self.n})"
@@ -204,8 +218,10 @@ class Keep(Mask):
 
     array: Array
 
-    def strip(self, frame: Frame) -> Array:
+    def check(self, frame: Frame) -> None:
         check_fits("the array of keep(array)", self.array, frame.sizes)
+
+    def strip(self, frame: Frame) -> Array:
         return frame.move(frame.slice_dense(self.array))
 
     def __repr__(self) -> str:
@@ -222,7 +238,30 @@ class Where(Mask):
         queries = frame.move(frame.query_positions()[..., None])
         if queries.ndim > 2:
             queries = queries[..., None, :, :]
-        return self.fn(queries, frame.move(frame.key_positions()))
+        keys = frame.move(frame.key_positions())
+        allowed = self.fn(queries, keys)
+        if isinstance(allowed, bool | np.bool_):
+            allowed = frame.xp.full((), bool(allowed), dtype=frame.xp.bool, device=frame.device)
+        if not hasattr(allowed, "dtype") or dtype_name(allowed) != "bool":
+            came = getattr(allowed, "dtype", type(allowed).__name__)
+            raise KindError(
+                f"the function of where(fn) must return booleans, but it returned {came}; compare "
+                "its numbers: (i - j) % 2 == 0"
+            )
+        return frame.xp.broadcast_to(allowed, self._shape(allowed, queries, keys))
+
+    def _shape(self, allowed: Array, queries: Array, keys: Array) -> tuple[int, ...]:
+        expected = (*queries.shape[:-1], *keys.shape)
+        try:
+            fits = np.broadcast_shapes(allowed.shape, expected) == expected
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ShapeError(
+                f"the function of where(fn) must return the shape that its arguments broadcast to, "
+                f"{expected}, but it returned {tuple(allowed.shape)}"
+            )
+        return expected
 
     def __repr__(self) -> str:
         return f"where({getattr(self.fn, '__name__', repr(self.fn))})"
@@ -242,6 +281,10 @@ class And(Mask):
     def bounds(self, frame: Frame) -> Ranges | None:
         a, b = self.left.bounds(frame), self.right.bounds(frame)
         return b if a is None else a if b is None else a & b
+
+    def check(self, frame: Frame) -> None:
+        self.left.check(frame)
+        self.right.check(frame)
 
     def strip(self, frame: Frame) -> Array:
         return self.left.strip(frame) & self.right.strip(frame)
@@ -265,6 +308,10 @@ class Or(Mask):
         a, b = self.left.bounds(frame), self.right.bounds(frame)
         return None if a is None or b is None else a | b
 
+    def check(self, frame: Frame) -> None:
+        self.left.check(frame)
+        self.right.check(frame)
+
     def strip(self, frame: Frame) -> Array:
         return self.left.strip(frame) | self.right.strip(frame)
 
@@ -282,6 +329,9 @@ class Not(Mask):
         inner = self.rule.ranges(frame)
         return None if inner is None else ~inner
 
+    def check(self, frame: Frame) -> None:
+        self.rule.check(frame)
+
     def strip(self, frame: Frame) -> Array:
         return ~self.rule.strip(frame)
 
@@ -296,9 +346,9 @@ def _inside(rule: Mask, outer: type[Mask]) -> str:
     )
 
 
-def check_mask(mask: object) -> None:
+def check_mask(mask: object, missing: bool = True) -> None:
     """A mask is a value: refuse a raw array with the remedy, since its True could mean either."""
-    if mask is None or isinstance(mask, Mask):
+    if (mask is None and missing) or isinstance(mask, Mask):
         return
     if hasattr(mask, "shape") and hasattr(mask, "dtype"):
         if dtype_name(mask) == "bool":

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from regard._shapes import Array
 from regard.core import dropout, formula
+from regard.core.arrays import sink_weight
 from regard.core.call import Call
 from regard.core.reducers import Reducer, Strip
 
@@ -22,8 +23,13 @@ def refuses(call: Call, want: str) -> str | None:
     return None
 
 
-def attend(call: Call) -> tuple[Array, Array]:
-    """The output in the dtype of v, and lse."""
+def attend(call: Call) -> Array:
+    """The output in the dtype of v."""
+    return partial(call)[0]
+
+
+def partial(call: Call) -> tuple[Array, Array]:
+    """The output and lse."""
     assert call.v is not None
     xp = call.xp
     drop = dropout.kept(call.frame, call.dropout, call.seed, xp.float64) if call.dropout else None
@@ -45,7 +51,7 @@ def ask(
     products = formula.products(xp.astype(q, xp.float64), k, seen)
     bias = None if bias is None else frame.slice_dense(bias)
     w, lse = formula.normalise(formula.scores(products, seen, bias=bias, **options), sink)
-    strip = Strip(w, lse, None if sink is None else xp.exp(sink[:, None] - lse), frame)
+    strip = Strip(w, lse, sink_weight(sink, lse), frame)
     for reducer in reducers:
         reducer.add(frame, reducer.part(strip))
     return [reducer.result() for reducer in reducers]

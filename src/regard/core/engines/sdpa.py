@@ -7,16 +7,15 @@ infinity in hidden keys reach its output, so the contract holds for finite input
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from regard._shapes import Array
 from regard.core.call import Call
 
 name = "sdpa"
-why = "torch's fused kernel; for finite inputs it keeps the contract"
+why = "torch's own attention; for finite inputs it keeps the contract"
 
-DENSE = 1 << 26
-"""Entries of a dense mask (64 MiB) above which ``auto`` prefers linear memory."""
+DENSE = 1 << 25
+"""Entries of a dense mask (5 bytes each) above which ``auto`` prefers linear memory."""
 SPARSE = 0.25
 """The share of the matrix below which ``auto`` prefers an engine that skips what is hidden."""
 
@@ -27,52 +26,93 @@ def refuses(call: Call, want: str) -> str | None:
         return "it takes torch tensors only"
     if want == "weights":
         return "it keeps no weights"
+    wide = call.bias is not None and call.bias.dtype.itemsize > call.q.dtype.itemsize
     for reason, there in (
         ("it has no softcap", call.softcap is not None),
         ("it has no sink", call.sink is not None),
         ("its dropout draws cannot be repeated by other engines", call.dropout > 0),
+        ("it would round the bias to the dtype of q", wide),
     ):
         if there:
             return reason
-    if 0 in (prod(call.sizes.lead), call.sizes.T, call.sizes.S):
+    assert call.v is not None, "only weights come without values"
+    if 0 in (prod(call.sizes.lead), call.sizes.H, call.sizes.T, call.sizes.S, call.v.shape[-1]):
         return "it does not define attention over nothing"
-    if want == "lse":
-        return _refuses_lse(call)
-    return None
+    return _refuses_lse(call) if want == "lse" else None
 
 
 def dislikes(call: Call) -> str | None:
     """Why ``auto`` should rather take another engine, though this one could do the call."""
-    if call.mask is None or is_plain(call):
+    if is_plain(call):
         return None
-    first, last = call.hull
-    sizes = call.sizes
-    needed = int((last - first).clip(0).sum()) / (sizes.T * sizes.S)
-    if needed < SPARSE:
-        return f"it would compute every weight, and the mask needs {needed:.0%} of them"
-    heads = sizes.H if call.ranges is None else 1
-    if (entries := prod(sizes.lead) * heads * sizes.T * sizes.S) > DENSE:
-        return f"its dense mask would take {entries / 2**20:,.0f} MiB"
+    sizes, entries = call.sizes, prod(call.sizes.lead) * call.sizes.T * call.sizes.S
+    if call.mask is not None:
+        first, last = call.hull
+        needed = int((last - first).clip(0).sum()) / (sizes.T * sizes.S)
+        if needed < SPARSE:
+            return f"it would compute every weight, and the mask needs {needed:.0%} of them"
+    by_head = call.bias is not None or call.ranges is None
+    if (entries := entries * (sizes.H if by_head else 1)) > DENSE:
+        return f"its dense mask would take {5 * entries / 2**20:,.0f} MiB"
     return None
 
 
-def attend(call: Call) -> tuple[Array, Array | None]:
-    """The output, and lse where the kernel gives it without a derivative (else None)."""
+def attend(call: Call) -> Array:
+    """The output, by the public function."""
     import torch
 
-    q, k, v = (_four_axes(a) for a in (call.q, call.k, call.v))
+    q, k, v, width = _arrays(call)
     mask = None if is_plain(call) else _dense_mask(call)
-    options: dict[str, Any] = {"scale": call.scale, "is_causal": mask is None and _square(call)}
-    if _refuses_lse(call) is None:
-        output, lse = _flash(call, q, k, v, mask, options)
-        return output.reshape(*call.q.shape[:-1], v.shape[-1]), lse.reshape(call.q.shape[:-1])
     if call.sizes.T == 1 and call.sizes.group > 1 and (mask is None or mask.shape[1] == 1):
         # One query: its heads can stand as the rows of their key head, and no key is repeated.
         q = q.reshape(*k.shape[:2], call.sizes.group, q.shape[-1])
     output = torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, enable_gqa=q.shape[1] != k.shape[1], **options
+        q,
+        k,
+        v,
+        attn_mask=mask,
+        scale=call.scale,
+        is_causal=mask is None and _square(call),
+        enable_gqa=q.shape[1] != k.shape[1],
     )
-    return output.reshape(*call.q.shape[:-1], v.shape[-1]), None
+    return output[..., :width].reshape(*call.q.shape[:-1], width)
+
+
+def partial(call: Call) -> tuple[Array, Array]:
+    """The output and lse, by the private kernel behind SDPA on a CPU, which returns both."""
+    import torch
+
+    q, k, v, width = _arrays(call)
+    mask = None if is_plain(call) else _dense_mask(call)
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.where(mask, 0.0, float("-inf")).to(q.dtype)
+    # Unlike the public function, the kernel takes it on trust that the last axis is contiguous.
+    q, k, v = (a if a.stride(-1) == 1 else a.contiguous() for a in (q, k, v))
+    output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        q, k, v, attn_mask=mask, scale=call.scale, is_causal=mask is None and _square(call)
+    )
+    if mask is not None:  # the kernel says 0 for a row that may attend to nothing
+        lse = torch.where(torch.isneginf(mask).all(-1), float("-inf"), lse)
+    shape = call.q.shape[:-1]
+    return output[..., :width].reshape(*shape, width), lse.reshape(shape)
+
+
+def _arrays(call: Call) -> tuple[Array, Array, Array, int]:
+    """q, k, v with the axes (B, heads, length, width), and the width of the values.
+
+    Where widths differ, zeros fill the narrower up: torch has a fused kernel for one width only,
+    and holds all weights at once without it.
+    """
+    import torch
+
+    assert call.v is not None, "only weights come without values"
+    q, k, v = (a.reshape(-1, *a.shape[-3:]) for a in (call.q, call.k, call.v))
+    D, E = q.shape[-1], v.shape[-1]
+    if D < E:
+        q, k = (torch.nn.functional.pad(a, (0, E - D)) for a in (q, k))
+    elif E < D:
+        v = torch.nn.functional.pad(v, (0, D - E))
+    return q, k, v, E
 
 
 def is_plain(call: Call) -> bool:
@@ -115,10 +155,6 @@ def _dense_mask(call: Call) -> Array:
     return mask.reshape(-1, *mask.shape[-3:]).expand(-1, -1, call.sizes.T, call.sizes.S)
 
 
-def _four_axes(a: Array) -> Array:
-    return a.reshape(-1, *a.shape[-3:])
-
-
 def _refuses_lse(call: Call) -> str | None:
     import torch
 
@@ -128,23 +164,6 @@ def _refuses_lse(call: Call) -> str | None:
         return "it returns lse on the CPU only"
     if call.needs_grad:
         return "it returns lse without a derivative only"
-    assert call.v is not None
-    if call.v.shape[-1] != call.sizes.D or call.sizes.group != 1:
-        return "it returns lse for values as wide as keys, and one key head a query head, only"
+    if call.sizes.group != 1:
+        return "it returns lse only where each query head has a key head of its own"
     return None
-
-
-def _flash(
-    call: Call, q: Array, k: Array, v: Array, mask: Array | None, options: dict[str, Any]
-) -> tuple[Array, Array]:
-    """The private kernel behind SDPA on a CPU, which returns lse with the output."""
-    import torch
-
-    if mask is not None and mask.dtype == torch.bool:
-        mask = torch.where(mask, 0.0, float("-inf")).to(q.dtype)
-    output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        q, k, v, attn_mask=mask, **options
-    )
-    if mask is not None:  # the kernel says 0 for a row that may attend to nothing
-        lse = torch.where(torch.isneginf(mask).all(-1), float("-inf"), lse)
-    return output, lse

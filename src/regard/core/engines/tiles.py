@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from regard._shapes import Array
 from regard.core import tiles
-from regard.core.arrays import accumulator
 from regard.core.call import Call
 from regard.core.reducers import Lse, Reducer
 
@@ -23,11 +22,15 @@ def refuses(call: Call, want: str) -> str | None:
     return None
 
 
-def attend(call: Call) -> tuple[Array, Array]:
-    """The output in the dtype of v, and lse."""
-    assert call.v is not None
-    v = call.xp.astype(call.v, accumulator(call.xp, call.v))
-    output, lse = tiles.answer(call, [tiles.Mixed(call, v), Lse(call.frame)])
+def attend(call: Call) -> Array:
+    """The output in the dtype of v."""
+    (output,) = tiles.answer(call, [tiles.Mixed(call)])
+    return output
+
+
+def partial(call: Call) -> tuple[Array, Array]:
+    """The output and lse."""
+    output, lse = tiles.answer(call, [tiles.Mixed(call), Lse(call.frame)])
     return output, lse
 
 
