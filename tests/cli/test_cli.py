@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -120,6 +121,38 @@ def test_misuse_of_a_kind_not_foreseen_is_one_sentence_too():
 def test_a_text_that_begins_with_a_dash_goes_after_two(capsys: pytest.CaptureFixture[str]):
     assert main(["look", "--model", "nope", "--", "--lang"]) == 2
     assert "“nope”" in capsys.readouterr().err
+
+
+CLOSED = {
+    ("look - <&-", "en"): "regard: - reads the text from standard input, but that is closed: give ",
+    ("look - <&-", "zh"): "regard：- 表示从标准输入读取文本，但标准输入已关闭：",
+    ("look hi >&-", "en"): "regard: there is nowhere to print to, for standard output is closed: ",
+    ("--help >&-", "zh"): "regard：无处输出，因为标准输出已关闭：",
+}
+
+
+@pytest.mark.parametrize(("line", "lang"), CLOSED)
+def test_a_closed_stream_is_one_sentence(line: str, lang: str):
+    done = in_shell(f"{line} --lang {lang}")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().startswith(CLOSED[line, lang])
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_with_standard_error_closed_a_refusal_goes_nowhere_else():
+    done = in_shell("gaze 2>&-")
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_with_standard_error_closed_the_answer_is_the_same(tiny: Path):
+    done = in_shell(f"look 'the text' --model '{tiny}' --json 2>&-")
+    assert done.returncode == 0
+    assert "".join(json.loads(done.stdout)["tokens"]) == "the text"
+
+
+def in_shell(line: str) -> subprocess.CompletedProcess[bytes]:
+    command = ["/bin/sh", "-c", f'exec "$0" -m regard {line}', sys.executable]
+    return subprocess.run(command, capture_output=True, check=False, env=unmeasured())
 
 
 INTERRUPTED = """

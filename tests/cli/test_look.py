@@ -211,12 +211,17 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["a\udcffb"], "TEXT is not UTF-8 text (byte 2 fits", "不是 UTF-8 文本"),
         (["--file", "nope"], "there is no file nope", "没有 nope 这个文件"),
         (["--file", "."], "cannot read .: Is a directory", "无法读取 .："),
+        (["--file", "f" * 300], "fff: File name too long", "无法读取 fff"),
+        (["--file", "~nosuchuser/f"], "there is no file ~nosuchuser/f", "没有 ~nosuchuser/f"),
         (["a", "--layer", "first"], "--layer is a whole number, not “first”", "应为整数"),
         (["a", "--head", "1.5"], "--head is a whole number, not “1.5”", "应为整数"),
         (["a", "--to", "look.jpg"], "“look.jpg”", "无法从“look.jpg”判断格式"),
         (["a", "--to", "look"], "“look”", "无法从“look”判断格式"),
         (["a", "--to", "nope/look.png"], "there is no folder nope", "没有 nope 这个文件夹"),
         (["a", "--to", "."], "--to . is a folder", "是一个文件夹"),
+        (["a", "--to", "~nosuchuser/x.png"], "no folder ~nosuchuser", "没有 ~nosuchuser 这个"),
+        (["a", "--to", "f" * 300 + ".png"], "f.png: File name too long", "无法写入 fff"),
+        (["a", "--to", "f" * 300 + "/a.png"], "there is no folder fff", "fff 这个文件夹"),
     ],
 )
 def test_it_is_refused_before_the_model_is_loaded(
@@ -224,6 +229,23 @@ def test_it_is_refused_before_the_model_is_loaded(
 ):
     refused(look(*args), english)
     refused(look(*args, "--lang", "zh"), chinese)
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize(
+    ("lang", "part"), [("en", "cannot read -: Is a d"), ("zh", "无法读取 -：")]
+)
+def test_a_standard_input_that_cannot_be_read_is_refused(
+    lang: str, part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    def read() -> bytes:
+        raise IsADirectoryError(21, "Is a directory")
+
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=SimpleNamespace(read=read)))
+    code = main(["look", "-", "--lang", lang])
+    out, err = capsys.readouterr()
+    refused(SimpleNamespace(code=code, out=out, err=err), part)
 
 
 @pytest.mark.usefixtures("no_model")
@@ -255,6 +277,8 @@ def test_a_file_that_is_no_text_is_refused(look: Looked, tmp_path: Path):
     ("args", "english", "chinese"),
     [
         (["--model", "nope"], "there is no model “nope”: --model takes smollm2", "没有“nope”"),
+        (["--model", "~nosuchuser/x"], "no model “~nosuchuser/x”", "没有“~nosuchuser/x”"),
+        (["--model", "m" * 300], "there is no model “mmm", "没有“mmm"),
         (["--layer", "2"], "has no layer 2: its layers are 0 to 1", "没有第 2 层"),
         (["--layer", "-3"], "has no layer -3", "没有第 -3 层"),
         (["--head", "4"], "has no head 4: the heads of each layer are 0 to 3", "没有第 4 个头"),

@@ -94,6 +94,25 @@ def test_the_copy_says_what_the_gguf_says(gguf: Path, tiny: Path):
         a, b = full(input_ids=ids).last_hidden_state, copy(input_ids=ids).last_hidden_state
     assert (a - b).abs().max() < 0.05 * a.abs().max()  # bfloat16 keeps eight bits
     assert not hasattr(copy.config, "quantization_config")
+    assert "quantization" not in (tiny / "config.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_config_may_or_may_not_say_that_it_was_packed(
+    packed: bool, gguf: Path, monkeypatch: pytest.MonkeyPatch
+):
+    real = transformers.AutoModelForCausalLM.from_pretrained
+
+    def read(*args: object, **options: object) -> tuple[object, object]:
+        model, found = real(*args, **options)
+        model.config.__dict__.pop("quantization_config", None)
+        if packed:
+            model.config.quantization_config = {"quant_method": "gguf"}
+        return model, found
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", read)
+    model, _ = shelf._read_gguf(gguf)
+    assert "quantization_config" not in model.config.to_dict()
 
 
 @pytest.mark.parametrize("package", ["gguf", "accelerate"])
@@ -221,6 +240,31 @@ def test_the_cache_stands_where_the_system_keeps_such_files(
     assert shelf.cache_directory() == Path(place)
 
 
+@pytest.mark.parametrize("place", ["~nosuchuser/c", None])
+def test_a_cache_in_a_home_that_is_not_known_is_refused(
+    place: str | None, gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if place:
+        monkeypatch.setenv("REGARD_CACHE", place)
+    else:  # a user whom the system does not know, in a container say
+        monkeypatch.delenv("REGARD_CACHE", raising=False)
+        monkeypatch.delenv("HOME", raising=False)
+        monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    sentence = refusal(gguf)
+    assert f"no place, for {place or '~/'}" in sentence
+    assert "set REGARD_CACHE to a folder that is written in full" in sentence
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_whose_name_no_folder_can_have_is_refused(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / ("c" * 300)))
+    assert "(File name too long): set REGARD_CACHE" in refusal(gguf)
+
+
 def test_converting_says_nothing_on_its_own(
     gguf: Path, cache: Path, capfd: pytest.CaptureFixture[str]
 ):
@@ -260,12 +304,24 @@ def test_a_gguf_that_would_be_partly_random_is_refused(cache: Path, tmp_path: Pa
         ("a/b/c", "there is no model “a/b/c”"),
         ("org/model", "hf download org/model"),
         ("nope.gguf", "there is no file nope.gguf"),
+        ("~nosuchuser/x", "there is no model “~nosuchuser/x”"),
+        ("~nosuchuser/x.gguf", "there is no file ~nosuchuser/x.gguf"),
+        ("m" * 300, "there is no model “mmm"),
+        ("org/" + "m" * 300, "there is no model “org/mmm"),
+        ("m" * 300 + ".gguf", "there is no file mmm"),
         (__file__, "is not a model: give the directory"),
         (Path(__file__).parent, "holds no config.json"),
     ],
 )
 def test_what_is_no_model_is_refused(name: str | Path, part: str):
     assert part in refusal(name)
+
+
+def test_a_path_is_what_a_shell_makes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert shelf.user_path("~/a") == tmp_path / "a"
+    assert shelf.user_path("./~/a") == Path("~", "a")
+    assert shelf.user_path("~nosuchuser/a") == Path("~nosuchuser", "a")
 
 
 def test_a_model_in_the_hub_cache_is_found(

@@ -204,10 +204,44 @@ def test_what_is_kept_grows_with_the_text_and_not_its_square() -> None:
         mask[0, :3] = 0
         with torch.no_grad(), regard.watch(model) as seen:
             model(input_ids=ids(1, length), attention_mask=mask)
-        assert isinstance(seen[0].mask, Spans)
-        held = seen[0].mask.start.nbytes + seen[0].mask.stop.nbytes
-        sizes.append(held + sum(layer.nbytes for layer in seen))
+        spans = seen[0].mask
+        assert isinstance(spans, Spans)
+        kept = seen[0].q.nbytes + seen[0].k.nbytes
+        shared = spans.start.nbytes + spans.stop.nbytes
+        assert [layer.nbytes for layer in seen] == [kept + shared] * 2
+        assert seen.nbytes == 2 * kept + shared
+        sizes.append(seen.nbytes)
     assert sizes[1] == 2 * sizes[0]
+
+
+def test_dense_masks_and_biases_are_counted() -> None:
+    model = build(PAIRS["T5"], "eager")
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(input_ids=ids(1, 300), decoder_input_ids=ids(1, 5))
+    kept = seen[0].q.nbytes + seen[0].k.nbytes
+    bias = seen[0].options["bias"]
+    assert bias.shape == (1, 4, 300, 300)
+    assert seen[0].nbytes == kept + bias.nbytes
+
+    model = build(DECODERS["Llama"], "sdpa")
+    odd = torch.rand(1, 1, 400, 400, generator=torch.Generator().manual_seed(0)) < 0.5
+    odd |= torch.eye(400, dtype=torch.bool)
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(input_ids=ids(1, 400), attention_mask=odd)
+    kept = seen[0].q.nbytes + seen[0].k.nbytes
+    assert isinstance(seen[0].mask, Keep)
+    assert seen[0].nbytes == kept + odd.nbytes
+    assert seen.nbytes == 2 * kept + odd.nbytes  # both layers hold the same one
+    assert repr(seen) == f"Recording(2 layers; {seen.nbytes / 2**20:.1f} MiB)"
+
+
+def test_a_query_that_sees_nothing_is_recorded_as_zeros() -> None:
+    mask = torch.tensor([[0, 0, 0, 1, 1, 1]])
+    found = both(DECODERS["Llama"], input_ids=ids(1, 6), attention_mask=mask)
+    for seen, _ in found.values():
+        assert not seen[0].weights.dense()[0, :, :3].any()
+    evenly = found["eager"][1].attentions[0][0, :, :3]
+    assert (evenly == evenly[..., :1]).all()
 
 
 def test_tables_and_hooks_are_gone_afterwards_even_after_an_error() -> None:
@@ -330,6 +364,43 @@ def test_a_mask_that_is_no_run_of_keys_is_kept_as_it_is() -> None:
     heads = torch.ones(1, 2, 3, 5, dtype=torch.bool)
     heads[0, 1, :, 4] = False
     assert isinstance(Masks().read(heads, q, k)[0], Keep)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4, 3, 5), (1, 3, 5), (2, 1, 3, 5), (2, 4, 3, 5)])
+@pytest.mark.parametrize("kind", ["runs", "odd", "added"])
+def test_a_mask_of_any_shape_means_what_it_means_to_torch(shape: tuple[int, ...], kind: str):
+    from regard.recording.dense_masks import Masks
+
+    random = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 4, 3, 8, generator=random), torch.randn(2, 4, 5, 8, generator=random)
+    if kind == "runs":
+        dense = torch.arange(5) < torch.randint(1, 6, (*shape[:-1], 1), generator=random)
+    else:
+        dense = torch.rand(shape, generator=random) < 0.5
+        dense[..., 0] = True
+    if kind == "added":
+        added = torch.randn(shape, generator=random)
+        dense = torch.where(dense, added, torch.finfo(torch.float32).min)
+    identity = torch.eye(5).expand(2, 4, 5, 5)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, identity, dense)
+    mask, bias = Masks().read(dense, q, k)
+    torch.testing.assert_close(regard.weights(q, k, mask, bias=bias).dense(), expected)
+    if kind == "runs" and shape[-3:-2] in ((), (1,)):
+        assert isinstance(mask, Spans)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_a_mask_longer_than_the_keys_is_cut_to_them(dtype: Any) -> None:
+    from regard.recording.dense_masks import Masks
+
+    allowed = torch.ones(2, 1, 3, 9, dtype=torch.bool).tril(2)
+    dense = allowed if dtype == torch.bool else torch.where(allowed, 0.0, float("-inf"))
+    masks = Masks()
+    for keys in (5, 4, 5):  # one mask may meet keys of several lengths
+        q, k = torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, keys, 4)
+        mask, bias = masks.read(dense, q, k)
+        assert bias is None
+        assert torch.equal(regard.weights(q, k, mask).dense() > 0, allowed[..., :keys])
 
 
 def test_the_weights_that_a_recording_gives_are_those_of_attend() -> None:

@@ -28,6 +28,8 @@ def main(args: Sequence[str] | None = None) -> int:
     lang = language_of_user()
     try:
         lang = _language(args, lang)
+        if sys.stdout is None:  # said now rather than after the long work
+            raise UserError("cli.no-output")
         code: int | None = command_in(lang).main(
             args, prog_name="regard", standalone_mode=False, obj=lang
         )
@@ -46,7 +48,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return 1
     else:
         return code or 0
-    print(say("cli.error", lang, what=what), file=sys.stderr)  # noqa: T201
+    if sys.stderr is not None:  # else print would fall back to standard output
+        print(say("cli.error", lang, what=what), file=sys.stderr)  # noqa: T201
     return 2
 
 

@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from regard._errors import KindError, UserError
 from regard._words import Language, say
-from regard.recording.shelf import need
+from regard.recording.shelf import need, reason, user_path
 
 if TYPE_CHECKING:
     from regard.cli.stages import Stages
@@ -105,7 +105,6 @@ def _overview(wish: Wish, loaded: "Loaded", reading: "Reading", stages: "Stages"
     import torch
 
     from regard.recording.overview import overview_of
-    from regard.recording.shelf import reason
     from regard.recording.watch import watch
 
     layers = [_counted("look.no-layer", n, loaded.layers, wish.model) for n in wish.layers]
@@ -165,17 +164,26 @@ def _text(pieces: Sequence[str], file: str | None) -> str:
         raise UserError("look.quotes", count=len(pieces), text=" ".join(pieces))
     if file is not None:
         try:
-            return _lines(_decoded(Path(file).read_bytes(), file))
+            return _lines(_decoded(user_path(file).read_bytes(), file))
         except FileNotFoundError as error:
             raise UserError("look.no-file", file=file) from error
-        except OSError as error:
-            raise UserError("look.unreadable", file=file, why=error.strerror) from error
+        except (OSError, ValueError) as error:
+            raise UserError("look.unreadable", file=file, why=reason(error)) from error
     if not pieces:
         raise UserError("look.no-text")
     if pieces[0] == "-":
-        return _lines(_decoded(sys.stdin.buffer.read(), "-"))
+        return _lines(_decoded(_standard_input(), "-"))
     # Python keeps bytes of an argument that are no UTF-8 as lone surrogates.
     return _decoded(pieces[0].encode("utf-8", "surrogateescape"), "TEXT")
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:  # so Python says that it was closed
+        raise UserError("look.no-input")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise UserError("look.unreadable", file="-", why=reason(error)) from error
 
 
 def _decoded(data: bytes, source: str) -> str:
@@ -198,17 +206,23 @@ def _lines(text: str) -> str:
 
 def _destination(to: str) -> Path:
     """The path to save at, refused now rather than after the long work."""
-    path = Path(to).expanduser()
-    if path.is_dir():
+    path = user_path(to)
+    if os.path.isdir(path):
         raise UserError("look.is-folder", path=to)
     if path.suffix.lower() not in SUFFIXES:
         raise UserError("picture.unknown-format", name=path.name)
     if path.suffix.lower() in (".png", ".svg"):
         need("matplotlib")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise UserError("look.no-folder", path=to, folder=path.parent)
     if not os.access(path.parent, os.W_OK):
         raise UserError("look.write-protected", path=to, folder=path.parent)
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return path
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise UserError("picture.cannot-write", path=to, why=reason(error)) from error
     return path
 
 

@@ -19,7 +19,8 @@ class Stages:
         self._lang, self._values = lang, values
         # The stream itself: what foreign code prints is redirected away, and this must not be.
         console = Console(file=sys.stderr)
-        waits = sys.stderr.isatty()  # the console itself may be told to colour a pipe
+        # Nobody waits where it is closed; and the console itself may be told to colour a pipe.
+        waits = sys.stderr is not None and sys.stderr.isatty()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),

@@ -22,22 +22,25 @@ class Masks:
     """The masks of one run: layers share them, so each is read once."""
 
     def __init__(self) -> None:
-        self._read: list[tuple[Any, tuple[Mask | None, Any]]] = []
+        self._read: list[tuple[Any, tuple[int, int], tuple[Mask | None, Any]]] = []
 
     def read(self, dense: Any, q: Any, k: Any) -> tuple[Mask | None, Any]:
         """The rule, and what is left to add to the scores (None if nothing), of a kernel's mask.
 
         ``dense`` is None, bool (True = may attend) or floating (added to the scores; the lowest
-        number of its dtype, or −∞, hides).
+        number of its dtype, or −∞, hides).  It fits the scores (B, H, T, S) from the right, as
+        torch's kernels read it: (T, S) is shared by all, (H, T, S) by the samples.  Where it is
+        longer than the keys, as for a static cache that is not yet full, it is cut to them.
         """
         if dense is None:
             return None, None
-        for known, rule in self._read:
-            if known is dense:
+        size = (int(q.shape[-2]), int(k.shape[-2]))
+        for known, known_size, rule in self._read:
+            if known is dense and known_size == size:
                 return rule
-        shape = (*dense.shape[:-2], q.shape[-2], k.shape[-2])
-        rule = _rule(dense.detach().expand(shape))
-        self._read.append((dense, rule))
+        four = dense.detach()[(None,) * (4 - dense.ndim)][..., : size[1]]
+        rule = _rule(four.expand(*four.shape[:-2], *size))
+        self._read.append((dense, size, rule))
         return rule
 
 

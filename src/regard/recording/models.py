@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def load(name: str, stage: Stage) -> Loaded:
 def _config(directory: Path) -> Any:
     from transformers import AutoConfig
 
-    if not (directory / "config.json").is_file():
+    if not os.path.isfile(directory / "config.json"):
         raise UserError("look.not-a-model", directory=str(directory))
     with _refused("look.bad-model", directory):
         config = AutoConfig.from_pretrained(directory, trust_remote_code=False)

@@ -1,12 +1,13 @@
 """What a watch saw: the queries, keys and rules of every attention layer, and the tokens.
 
 It holds no weights.  A layer's queries and keys grow with the text, and ``layer.weights`` answers
-any question about the T × S matrix from them.
+any question about the T × S matrix from them.  What the model itself adds per entry, or hides in
+no runs of keys, is the one thing that is kept as a matrix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,11 +53,26 @@ class Layer:
 
     @property
     def nbytes(self) -> int:
-        """What is kept of the layer, in bytes."""
-        return sum(int(a.nbytes) for a in (self.q, self.k))
+        """What is kept of the layer, in bytes: queries, keys, and arrays of its mask and bias."""
+        return _bytes([self])
 
     def __repr__(self) -> str:
         return f"Layer({self.name!r}, {self.heads} heads, {self.weights!r}, mask={self.mask!r})"
+
+
+def _bytes(layers: Iterable[Layer]) -> int:
+    """What ``layers`` keep, an array that several of them share counted once."""
+    held: dict[int, int] = {}
+    for layer in layers:
+        arrays = [layer.q, layer.k, layer.options.get("bias")]
+        arrays += vars(layer.mask).values() if layer.mask is not None else ()
+        for array in arrays:
+            if hasattr(array, "untyped_storage"):  # views of one tensor share what is kept
+                storage = array.untyped_storage()
+                held[storage.data_ptr()] = storage.nbytes()
+            elif hasattr(array, "nbytes"):
+                held[id(array)] = int(array.nbytes)
+    return sum(held.values())
 
 
 @dataclass
@@ -103,6 +119,11 @@ class Recording:
             return [str(i) for i in ids[0]]
         return list(self._tokenizer.convert_ids_to_tokens(ids[0].tolist()))
 
+    @property
+    def nbytes(self) -> int:
+        """What is kept of all runs, in bytes; what layers share, such as a mask, counts once."""
+        return _bytes(layer for run in self.runs for layer in run.layers)
+
     def __getitem__(self, layer: int) -> Layer:
         try:
             return self.layers[layer]
@@ -119,5 +140,4 @@ class Recording:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{len(run.layers)} layers" for run in self.runs)
-        held = sum(layer.nbytes for run in self.runs for layer in run.layers)
-        return f"Recording({sizes or 'nothing yet'}; {held / 2**20:.1f} MiB)"
+        return f"Recording({sizes or 'nothing yet'}; {self.nbytes / 2**20:.1f} MiB)"

@@ -66,19 +66,22 @@ def find(name: str, stage: Stage) -> Path:
     """The directory that ``name`` stands for, with files that ``from_pretrained`` can read."""
     if name in PACKAGED:
         return _packaged(name, PACKAGED[name], stage)
-    path = Path(name).expanduser()
-    if path.is_dir():
+    path = user_path(name)
+    # Asked of os.path, whose answer is no where pathlib's may raise: a name too long for any file.
+    if os.path.isdir(path):
         return path
     if path.suffix.lower() == ".gguf":
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise UserError("look.no-gguf", file=name, names=", ".join(PACKAGED))
         return converted(path, _sha256(path), stage)
-    if path.exists():
+    if os.path.exists(path):
         raise UserError("look.not-a-model-file", file=name)
-    if snapshot := _in_hub_cache(name):
-        return snapshot
-    key = "look.not-cached" if name.count("/") == 1 else "look.unknown-model"
-    raise UserError(key, model=name, names=", ".join(PACKAGED))
+    return _in_hub_cache(name)
+
+
+def user_path(written: str) -> Path:
+    """What a user wrote, its ``~`` expanded; left as it is, as in a shell, for a home not known."""
+    return Path(os.path.expanduser(written))
 
 
 def need(*packages: str) -> None:
@@ -90,14 +93,21 @@ def need(*packages: str) -> None:
 def cache_directory() -> Path:
     """Where converted models are kept: REGARD_CACHE, or this system's place for such files."""
     if chosen := os.environ.get("REGARD_CACHE"):
-        return Path(chosen).expanduser()
+        return _at_home(chosen)
     if xdg := os.environ.get("XDG_CACHE_HOME"):
         return Path(xdg) / "regard"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "regard"
+        return _at_home("~/Library/Caches/regard")
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "regard" / "cache"
-    return Path.home() / ".cache" / "regard"
+    return _at_home("~/.cache/regard")
+
+
+def _at_home(written: str) -> Path:
+    """``user_path``, but refused where there is no such home: none called ~ shall be made here."""
+    if os.path.expanduser(written).startswith("~"):
+        raise UserError("look.no-home", folder=written)
+    return user_path(written)
 
 
 def converted(gguf: Path, sha256: str, stage: Stage) -> Path:
@@ -107,7 +117,7 @@ def converted(gguf: Path, sha256: str, stage: Stage) -> Path:
     second process that converts the same file can leave half a model behind.
     """
     copy = cache_directory() / f"gguf-{sha256}"
-    if copy.is_dir():
+    if os.path.isdir(copy):
         return copy
     need("gguf", "accelerate")
     stage("look.converting")
@@ -146,7 +156,7 @@ def _packaged(name: str, packaged: Packaged, stage: Stage) -> Path:
     if packaged.weights.endswith(".gguf"):
         # What was converted once is all that is needed: neither read nor hash the package again.
         copy = cache_directory() / f"gguf-{packaged.sha256}"
-        if copy.is_dir():
+        if os.path.isdir(copy):
             return copy
     spec = find_spec(packaged.package)
     if spec is None or not spec.submodule_search_locations:
@@ -159,14 +169,17 @@ def _packaged(name: str, packaged: Packaged, stage: Stage) -> Path:
     return weights.parent
 
 
-def _in_hub_cache(name: str) -> Path | None:
+def _in_hub_cache(name: str) -> Path:
     from huggingface_hub import try_to_load_from_cache
 
+    key = "look.not-cached" if "/" in name else "look.unknown-model"
     try:
         config = try_to_load_from_cache(name, "config.json")
     except ValueError:  # not even the form of a hub name
-        return None
-    return Path(config).parent if isinstance(config, str) else None
+        config, key = None, "look.unknown-model"
+    if not isinstance(config, str):
+        raise UserError(key, model=name, names=", ".join(PACKAGED))
+    return Path(config).parent
 
 
 def _read_gguf(gguf: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -183,7 +196,8 @@ def _read_gguf(gguf: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if missing := sorted(found["missing_keys"]):  # they were filled with random numbers
         raise ValueError(f"it lacks {missing[0]}")
     # The weights are unpacked now; a config that still says "packed" would not load without gguf.
-    del model.config.quantization_config
+    # Not by del, which fails with a transformers 5 that never says so.
+    model.config.__dict__.pop("quantization_config", None)
     model.hf_quantizer = None
     # 4-bit weights lose nothing that a picture shows in bfloat16, and half the disk is saved.
     return model.to(torch.bfloat16), tokenizer

@@ -36,8 +36,12 @@ def watch(model: Any, tokenizer: Any = None) -> Iterator[Recording]:
 
     Returns:
         A context manager that gives a :class:`Recording`: ``seen[13].weights`` is a
-        :class:`regard.Weights` (B, H, T, S).  The recording grows with the text, not its square,
-        and outlives the ``with`` block.
+        :class:`regard.Weights` (B, H, T, S).  The recording outlives the ``with`` block and grows
+        with the text, not its square, with two exceptions that are kept as dense (…, T, S) arrays:
+        what a model adds to each score (position biases such as T5's), and a mask that leaves some
+        query's keys as no one run or differs between heads; ``seen.nbytes`` counts them.  A query
+        that may attend to no key (padding) is recorded as a row of zeros, where an eager model
+        spreads it evenly over all keys.
 
     Raises:
         KindError: something that is no transformers model, or another attention implementation.
