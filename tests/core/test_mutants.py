@@ -106,8 +106,8 @@ MUTANTS = {
     "a window of one more": (
         "core/test_formula",
         "rules/masks.py",
-        "at - self.before, at",
-        "at - self.before - 1, at",
+        "at - before, at",
+        "at - before - 1, at",
     ),
     "start in the wrong corner": (
         "core/test_formula",
