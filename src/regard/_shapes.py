@@ -18,6 +18,7 @@ rows and the width of one strip of the T × S matrix.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
@@ -121,6 +122,19 @@ def whole_numbers(name: str, value: Any) -> NDArray[np.int64]:
     if array.dtype.kind == "u" and array.max(initial=0) > np.iinfo(np.int64).max:
         raise ValueRangeError(f"{name} must fit 64 bits with a sign, but {array.max()} came")
     return array.astype(np.int64)
+
+
+def count(name: str, value: Any, at_least: int = 0) -> int:
+    """``value`` as a whole number of ``at_least`` or more."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise KindError(
+            f"{name} must be a whole number, but it is a {type(value).__name__}"
+        ) from None
+    if isinstance(value, bool) or number < at_least:
+        raise ValueRangeError(f"{name} must be {at_least} or more, but {value} came")
+    return number
 
 
 def sizes_of(q: Array, k: Array, v: Array | None = None) -> Sizes:

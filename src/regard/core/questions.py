@@ -7,7 +7,6 @@ call; the reducer turns each strip into a small part, and joins the parts.
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from regard._errors import KindError, ShapeError, ValueRangeError
-from regard._shapes import Array
+from regard._shapes import Array, count
 from regard.core.reducers import (
     Diagonals,
     Entropy,
@@ -69,7 +68,7 @@ class topk(Question):
     k: int
 
     def __post_init__(self) -> None:
-        _whole("k", self.k, 1)
+        count("k", self.k, at_least=1)
 
     def reducer(self, frame: Frame) -> Reducer:
         return Strongest(frame, self.k, TopK)
@@ -150,8 +149,8 @@ class image(Question):
     reduce: Literal["mean", "max", "sum"] = "mean"
 
     def __post_init__(self) -> None:
-        _whole("height", self.height, 1)
-        _whole("width", self.width, 1)
+        count("height", self.height, at_least=1)
+        count("width", self.width, at_least=1)
         if self.reduce not in ("mean", "max", "sum"):
             raise ValueRangeError(
                 f"reduce must be 'mean', 'max' or 'sum', but it is {self.reduce!r}"
@@ -174,14 +173,3 @@ def _plain(name: str, part: slice | None, n: int) -> slice:
     if last <= first:
         raise ShapeError(f"{name} of image(…) must hold something of 0 … {n - 1}, not {part!r}")
     return slice(first, last)
-
-
-def _whole(name: str, value: Any, at_least: int) -> None:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise KindError(
-            f"{name} must be a whole number, but it is a {type(value).__name__}"
-        ) from None
-    if number < at_least:
-        raise ValueRangeError(f"{name} must be {at_least} or more, but {number} came")

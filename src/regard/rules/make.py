@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError, ValueRangeError
-from regard._shapes import Array, dtype_name, whole_numbers
+from regard._shapes import Array, count, dtype_name, whole_numbers
 from regard.rules.masks import Causal, Documents, Keep, Lengths, Mask, Prefix, Where, Window
 
 
@@ -52,10 +51,10 @@ def window(n: int | None = None, *, before: int | None = None, after: int | None
                 "window takes either n or before and after, but both came; window(n) is "
                 "window(before=n - 1, after=0)"
             )
-        return Window(_count("n", n, at_least=1) - 1, 0)
+        return Window(count("n", n, at_least=1) - 1, 0)
     if before is None and after is None:
         raise ValueRangeError("window needs a size: window(n), or window(before=a, after=b)")
-    return Window(_count("before", before or 0), _count("after", after or 0))
+    return Window(count("before", before or 0), count("after", after or 0))
 
 
 def prefix(n: int) -> Mask:
@@ -68,7 +67,7 @@ def prefix(n: int) -> Mask:
     >>> causal() | prefix(4)
     causal() | prefix(4)
     """
-    return Prefix(_count("n", n))
+    return Prefix(count("n", n))
 
 
 def lengths(stop: Any, start: Any = 0) -> Mask:
@@ -181,15 +180,3 @@ def where(fn: Callable[[Array, Array], Array]) -> Mask:
     if not callable(fn):
         raise KindError(f"where takes a function of two arrays, but {type(fn).__name__} came")
     return Where(fn)
-
-
-def _count(name: str, value: Any, at_least: int = 0) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise KindError(
-            f"{name} must be a whole number, but it is a {type(value).__name__}"
-        ) from None
-    if isinstance(value, bool) or number < at_least:
-        raise ValueRangeError(f"{name} must be {at_least} or more, but {value} came")
-    return number

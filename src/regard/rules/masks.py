@@ -7,8 +7,10 @@ one strip of the matrix at a time (``strip``).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -268,55 +270,62 @@ class Where(Mask):
 
 
 @dataclass(frozen=True)
-class And(Mask):
-    """What both allow."""
+class Pair(Mask, ABC):
+    """Two masks joined by a sign, which joins their ranges and their strips alike."""
 
     left: Mask
     right: Mask
+    sign: ClassVar[str]
+
+    @abstractmethod
+    def join(self, a: Any, b: Any) -> Any:
+        """What the sign makes of two ranges, or of two boolean arrays."""
+
+    def check(self, frame: Frame) -> None:
+        self.left.check(frame)
+        self.right.check(frame)
 
     def ranges(self, frame: Frame) -> Ranges | None:
-        a, b = self.left.ranges(frame), self.right.ranges(frame)
-        return None if a is None or b is None else a & b
+        return self._known(self.left.ranges(frame), self.right.ranges(frame))
+
+    def bounds(self, frame: Frame) -> Ranges | None:
+        return self._known(self.left.bounds(frame), self.right.bounds(frame))
+
+    def strip(self, frame: Frame) -> Array:
+        return self.join(self.left.strip(frame), self.right.strip(frame))
+
+    def _known(self, a: Ranges | None, b: Ranges | None) -> Ranges | None:
+        if a is None or b is None:
+            return None
+        joined: Ranges = self.join(a, b)
+        return joined
+
+    def __repr__(self) -> str:
+        return f"{_inside(self.left, type(self))} {self.sign} {_inside(self.right, type(self))}"
+
+
+@dataclass(frozen=True, repr=False)
+class And(Pair):
+    """What both allow."""
+
+    sign = "&"
+
+    def join(self, a: Any, b: Any) -> Any:
+        return a & b
 
     def bounds(self, frame: Frame) -> Ranges | None:
         a, b = self.left.bounds(frame), self.right.bounds(frame)
         return b if a is None else a if b is None else a & b
 
-    def check(self, frame: Frame) -> None:
-        self.left.check(frame)
-        self.right.check(frame)
 
-    def strip(self, frame: Frame) -> Array:
-        return self.left.strip(frame) & self.right.strip(frame)
-
-    def __repr__(self) -> str:
-        return f"{_inside(self.left, And)} & {_inside(self.right, And)}"
-
-
-@dataclass(frozen=True)
-class Or(Mask):
+@dataclass(frozen=True, repr=False)
+class Or(Pair):
     """What either allows."""
 
-    left: Mask
-    right: Mask
+    sign = "|"
 
-    def ranges(self, frame: Frame) -> Ranges | None:
-        a, b = self.left.ranges(frame), self.right.ranges(frame)
-        return None if a is None or b is None else a | b
-
-    def bounds(self, frame: Frame) -> Ranges | None:
-        a, b = self.left.bounds(frame), self.right.bounds(frame)
-        return None if a is None or b is None else a | b
-
-    def check(self, frame: Frame) -> None:
-        self.left.check(frame)
-        self.right.check(frame)
-
-    def strip(self, frame: Frame) -> Array:
-        return self.left.strip(frame) | self.right.strip(frame)
-
-    def __repr__(self) -> str:
-        return f"{_inside(self.left, Or)} | {_inside(self.right, Or)}"
+    def join(self, a: Any, b: Any) -> Any:
+        return a | b
 
 
 @dataclass(frozen=True)
