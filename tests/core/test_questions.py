@@ -215,3 +215,25 @@ def test_dense_is_refused_above_the_limit_that_the_caller_may_raise() -> None:
     with pytest.raises(regard.ValueRangeError, match="raise the limit"):
         big.dense()
     assert repr(big) == "Weights(<20000 × 20000, never built>)"
+
+
+@pytest.mark.parametrize("mask", [None, regard.causal()], ids=repr)
+def test_at_1024_tokens_the_answers_in_float32_are_those_of_the_formula(
+    mask: regard.Mask | None,
+) -> None:
+    torch = pytest.importorskip("torch")
+    g = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(1, 1024, 64, generator=g) for _ in range(2))
+    asked = regard.topk(8), regard.entropy(), regard.received(), regard.image(512, 512)
+    found = regard.weights(q, k, mask).ask(*asked)
+    truth = regard.weights(q, k, mask, engine="formula").ask(*asked)
+    pairs = [(found[0].weights, truth[0].weights), *zip(found[1:], truth[1:], strict=True)]
+    for got, want in pairs:
+        # A score has an error of some eps for each of 64 products; a weight has that, relatively.
+        torch.testing.assert_close(got.double(), want, rtol=64 * 2.0**-24, atol=1e-7)
+    # Keys may change places only where two weights are equal to rounding.
+    differ = found[0].keys != truth[0].keys
+    assert differ.sum() <= 8
+    torch.testing.assert_close(
+        found[0].weights[differ].double(), truth[0].weights[differ], rtol=1e-5, atol=1e-8
+    )
