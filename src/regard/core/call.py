@@ -44,6 +44,8 @@ class Call:
     seed: int
     frame: Frame
     """All T queries by all S keys."""
+    ranges: Ranges | None
+    """The mask as key ranges; None where it has no such form, or where there is no mask."""
     bare: bool
     """q, k and v came as plain 2-D arrays; so do the results."""
 
@@ -61,11 +63,6 @@ class Call:
     def is_torch(self) -> bool:
         """Whether the arrays are torch tensors."""
         return bool(array_api_compat.is_torch_array(self.q))
-
-    @cached_property
-    def ranges(self) -> Ranges | None:
-        """The mask as key ranges; None where it has no such form, or where there is no mask."""
-        return None if self.mask is None else self.mask.ranges(self.frame)
 
     @cached_property
     def hull(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -147,8 +144,7 @@ def check(
     device = array_api_compat.device(q)
     whole = Frame(xp, device, sizes, _start(start, sizes), slice(0, sizes.T), slice(0, sizes.S))
     check_mask(mask)
-    if mask is not None:
-        mask.check(whole)
+    ranges = None if mask is None else mask.ranges(whole)  # one that does not fit says so now
     if bias is not None:
         namespace(q=q, bias=bias)
         check_dtypes(bias=bias)
@@ -169,6 +165,7 @@ def check(
         dropout=rate,
         seed=0,
         frame=whole,
+        ranges=ranges,
         bare=bare,
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import Array, check_devices, dtype_name, namespace
+from regard.core.formula import normalise
 
 
 class Partial(NamedTuple):
@@ -58,17 +59,9 @@ def merge(parts: Iterable[Partial], sink: Array | float | None = None) -> Partia
     logs = [p.lse for p in parts]
     if sink is not None:
         logs.append(_sink_lse(xp, sink, parts[0]))
-    lses = xp.stack(logs)
-    highest = xp.max(lses, axis=0)
-    highest = xp.where(xp.isfinite(highest), highest, xp.zeros_like(highest))
-    shares = xp.exp(lses - highest)
-    total = xp.sum(shares, axis=0)
-    empty = total == 0
-    safe = xp.where(empty, xp.ones_like(total), total)
-    lse = xp.where(empty, xp.full_like(total, float("-inf")), highest + xp.log(safe))
+    shares, lse = normalise(xp.stack(logs, axis=-1))  # a softmax over parts, not keys
     output = sum(
-        xp.astype(p.output, lse.dtype) * (shares[i, ...] / safe)[..., None]
-        for i, p in enumerate(parts)
+        xp.astype(p.output, lse.dtype) * shares[..., i : i + 1] for i, p in enumerate(parts)
     )
     return Partial(xp.astype(output, parts[0].output.dtype), lse)
 

@@ -66,8 +66,9 @@ def answer(
         strip = weigh(call, frame, k, dtype)
         return tuple(p for r in reducers for p in r.part(strip))
 
+    needs_grad = call.needs_grad
     for frame in strips(call, rows):
-        if call.needs_grad:
+        if needs_grad:
             from torch.utils.checkpoint import checkpoint
 
             found = checkpoint(parts, frame, use_reentrant=False, preserve_rng_state=False)

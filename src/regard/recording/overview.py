@@ -87,7 +87,7 @@ def _summaries(
     top, spread, got, diagonal, first, separator, picture = layer.weights.ask(*asked)
     distance = [int(d) for d in diagonal.distance.reshape(-1, diagonal.distance.shape[-1])[0]]
     places = {d: distance.index(d) for d in (1, 0, -1) if d in distance}
-    found = []
+    visible, found = layer.visible, []
     for head in range(layer.heads) if heads is None else heads:
 
         def one(answer: Any, head: int = head) -> NDArray[Any]:
@@ -99,7 +99,7 @@ def _summaries(
             one(separator).astype(np.float64),
             one(spread).astype(np.float64),
             {d: float(along[places[d]]) if d in places else 0.0 for d in (1, 0, -1)},
-            layer.visible,
+            visible,
         )
         found.append(
             {

@@ -32,16 +32,15 @@ class Mask:
     """
 
     def ranges(self, frame: Frame) -> Ranges | None:
-        """The keys that each query of ``frame`` may attend to, or None if not of that form."""
+        """The keys that each query of ``frame`` may attend to, or None if not of that form.
+
+        Raises an error that says so if the rule does not fit the call.
+        """
         return None
 
     def bounds(self, frame: Frame) -> Ranges | None:
         """Ranges that hold all allowed keys and perhaps more; None if nothing is known."""
         return self.ranges(frame)
-
-    def check(self, frame: Frame) -> None:
-        """Raise an error that says so if the rule does not fit the call of ``frame``."""
-        self.ranges(frame)
 
     def strip(self, frame: Frame) -> Array:
         """The rule over ``frame``: a boolean array that broadcasts to (…, H, t, w)."""
@@ -220,7 +219,7 @@ class Keep(Mask):
 
     array: Array
 
-    def check(self, frame: Frame) -> None:
+    def ranges(self, frame: Frame) -> None:
         check_fits("the array of keep(array)", self.array, frame.sizes)
 
     def strip(self, frame: Frame) -> Array:
@@ -281,10 +280,6 @@ class Pair(Mask, ABC):
     def join(self, a: Any, b: Any) -> Any:
         """What the sign makes of two ranges, or of two boolean arrays."""
 
-    def check(self, frame: Frame) -> None:
-        self.left.check(frame)
-        self.right.check(frame)
-
     def ranges(self, frame: Frame) -> Ranges | None:
         return self._known(self.left.ranges(frame), self.right.ranges(frame))
 
@@ -337,9 +332,6 @@ class Not(Mask):
     def ranges(self, frame: Frame) -> Ranges | None:
         inner = self.rule.ranges(frame)
         return None if inner is None else ~inner
-
-    def check(self, frame: Frame) -> None:
-        self.rule.check(frame)
 
     def strip(self, frame: Frame) -> Array:
         return ~self.rule.strip(frame)

@@ -145,7 +145,7 @@ def _dense_mask(call: Call) -> Array:
         assert seen is not None
         mask = seen
     else:
-        mask = call.bias if call.bias.dtype == call.q.dtype else call.bias.to(call.q.dtype)
+        mask = call.bias.to(call.q.dtype)
         if seen is not None:
             mask = torch.where(seen, mask, float("-inf"))
     lead = len(call.sizes.lead)
