@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from regard.recording.models import Loaded
     from regard.recording.reading import Reading
 
-SUFFIXES = (".html", ".htm", ".png", ".svg", ".json")
-
 
 @dataclass(frozen=True)
 class Wish:
@@ -206,12 +204,14 @@ def _lines(text: str) -> str:
 
 def _destination(to: str) -> Path:
     """The path to save at, refused now rather than after the long work."""
+    from regard.pictures import DRAWN, SUFFIXES
+
     path = user_path(to)
     if os.path.isdir(path):
         raise UserError("look.is-folder", path=to)
     if path.suffix.lower() not in SUFFIXES:
         raise UserError("picture.unknown-format", name=path.name)
-    if path.suffix.lower() in (".png", ".svg"):
+    if path.suffix.lower() in DRAWN:
         need("matplotlib")
     if not os.path.isdir(path.parent):
         raise UserError("look.no-folder", path=to, folder=path.parent)

@@ -17,7 +17,13 @@ from regard.pictures.overview import ROLES, HeadView, Overview
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ROLES", "HeadView", "Overview", "json_document", "render", "save"]
+PAGES = (".html", ".htm")
+DRAWN = (".png", ".svg")
+"""What matplotlib draws."""
+SUFFIXES = (*PAGES, *DRAWN, ".json")
+"""Every suffix that ``save`` takes."""
+
+__all__ = ["DRAWN", "ROLES", "SUFFIXES", "HeadView", "Overview", "json_document", "render", "save"]
 
 
 def render(overview: Overview, console: Console, lang: Language) -> None:
@@ -42,11 +48,11 @@ def save(
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    if suffix in (".html", ".htm"):
+    if suffix in PAGES:
         from regard.pictures.page import save_page
 
         save_page(overview, path, lang, progress)
-    elif suffix in (".png", ".svg"):
+    elif suffix in DRAWN:
         from regard.pictures.figure import save_picture
 
         save_picture(overview, path, lang)
