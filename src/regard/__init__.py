@@ -15,7 +15,20 @@ from regard.core.plan import Plan
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
 from regard.core.weights import Weights
 from regard.recording.watch import watch
-from regard.rules import Mask, causal, documents, keep, lengths, prefix, where, window
+from regard.rules import (
+    Mask,
+    Score,
+    alibi,
+    causal,
+    documents,
+    keep,
+    lengths,
+    prefix,
+    relative,
+    t5_relative,
+    where,
+    window,
+)
 
 __version__ = "0.1.0"
 
@@ -27,10 +40,12 @@ __all__ = [
     "Partial",
     "Plan",
     "RegardError",
+    "Score",
     "ShapeError",
     "UserError",
     "ValueRangeError",
     "Weights",
+    "alibi",
     "attend",
     "by_distance",
     "causal",
@@ -45,6 +60,8 @@ __all__ = [
     "plan",
     "prefix",
     "received",
+    "relative",
+    "t5_relative",
     "topk",
     "watch",
     "weights",

@@ -58,8 +58,8 @@ MUTANTS = {
     "a strip that begins too late": (
         "core/test_engines",
         "core/tiles.py",
-        "first[part].min(initial=call.sizes.S)",
-        "first[part].max(initial=0)",
+        "first[rows].min(initial=call.sizes.S)",
+        "first[rows].max(initial=0)",
     ),
     "sums in half precision": (
         "core/test_engines",
@@ -124,8 +124,8 @@ MUTANTS = {
     "a strip that ends too early": (
         "core/test_engines",
         "core/tiles.py",
-        "last[part].max(initial=0)",
-        "last[part].min(initial=call.sizes.S)",
+        "last[rows].max(initial=0)",
+        "last[rows].min(initial=call.sizes.S)",
     ),
     "torch's lse for an empty row": (
         "core/test_formula",
@@ -142,8 +142,8 @@ MUTANTS = {
     "diagonals one off": (
         "core/test_questions",
         "core/reducers.py",
-        "frame.rows.start - frame.keys.stop + S ",
-        "frame.rows.start - frame.keys.stop + S - (frame.rows.start > 0) ",
+        "frame.rows.start - frame.keys.stop + self.frame.sizes.S",
+        "frame.rows.start - frame.keys.stop + self.frame.sizes.S - (frame.rows.start > 0)",
     ),
     "the sink left out of the entropy": (
         "core/test_questions",

@@ -31,7 +31,7 @@ def sink_weight(sink: Array | None, lse: Array) -> Array | None:
     if sink is None:
         return None
     xp, empty = array_namespace(lse), lse == float("-inf")
-    taken = xp.exp(sink[:, None] - xp.where(empty, scalar(lse, 0.0), lse))
+    taken = xp.exp(sink[..., None] - xp.where(empty, scalar(lse, 0.0), lse))
     return xp.where(empty, scalar(lse, 0.0), taken)
 
 

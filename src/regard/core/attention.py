@@ -9,9 +9,11 @@ from regard._shapes import Array
 from regard.core.call import check
 from regard.core.dropout import draw_seed
 from regard.core.merge import Partial
-from regard.core.plan import ENGINES, Plan, choose
+from regard.core.plan import Plan, choose, run
+from regard.core.reducers import Lse, Mixed
 from regard.core.weights import Weights
 from regard.rules.masks import Mask
+from regard.rules.scores import Score
 
 
 def attend(
@@ -20,7 +22,7 @@ def attend(
     v: Array,
     mask: Mask | None = None,
     *,
-    bias: Array | None = None,
+    bias: Score | Array | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     sink: Array | float | None = None,
@@ -40,7 +42,8 @@ def attend(
         k: keys (…, G, S, D); H is a multiple of G, query head h reads key head h // (H // G).
         v: values (…, G, S, E).
         mask: who may attend to whom, a value such as ``causal() & window(128)``; all if None.
-        bias: added to the scores; any shape that broadcasts to (…, H, T, S).
+        bias: added to the scores: an array that broadcasts to (…, H, T, S), a value such as
+            ``alibi(8)`` or ``relative(table)``, or a sum of them.
         scale: 1/√D unless given.
         softcap: scores become softcap · tanh(scores / softcap), before bias and mask.
         sink: one logit a query head (H,) that takes weight and gives no value.
@@ -79,7 +82,7 @@ def attend(
     )
     if call.dropout:
         call = replace(call, seed=draw_seed(call.xp, generator))
-    output = ENGINES[choose(call, engine, "output").engine].attend(call)
+    (output,) = run(call, choose(call, engine, "output").engine, [Mixed(call)])
     return call.finish(output, 3)
 
 
@@ -88,7 +91,7 @@ def weights(
     k: Array,
     mask: Mask | None = None,
     *,
-    bias: Array | None = None,
+    bias: Score | Array | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     sink: Array | float | None = None,
@@ -129,7 +132,7 @@ def partial(
     v: Array,
     mask: Mask | None = None,
     *,
-    bias: Array | None = None,
+    bias: Score | Array | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     start: Any = None,
@@ -146,7 +149,8 @@ def partial(
     Source: Dao et al. 2022 (FlashAttention), section 3.1.
     """
     call = check(q, k, v, mask, bias=bias, scale=scale, softcap=softcap, start=start)
-    output, lse = ENGINES[choose(call, engine, "lse").engine].partial(call)
+    reducers = [Mixed(call), Lse(call.frame)]
+    output, lse = run(call, choose(call, engine, "lse").engine, reducers)
     return Partial(call.finish(output, 3), call.finish(lse, 2))
 
 
@@ -156,7 +160,7 @@ def plan(
     v: Array | Mask | None = None,
     mask: Mask | None = None,
     *,
-    bias: Array | None = None,
+    bias: Score | Array | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     sink: Array | float | None = None,

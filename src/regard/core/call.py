@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import array_api_compat
 import numpy as np
@@ -17,7 +18,6 @@ from regard._shapes import (
     Sizes,
     check_devices,
     check_dtypes,
-    check_fits,
     namespace,
     sizes_of,
     whole_numbers,
@@ -26,6 +26,10 @@ from regard.core.arrays import all_finite
 from regard.rules.frame import Frame
 from regard.rules.masks import FARTHEST, Mask, check_mask, strip_of
 from regard.rules.ranges import Ranges
+from regard.rules.rule import Rule, flatten, rebuild
+from regard.rules.scores import Score, as_score
+
+R = TypeVar("R", bound=Rule)
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Call:
     k: Array
     v: Array | None
     mask: Mask | None
-    bias: Array | None
+    bias: Score | None
     scale: float
     softcap: float | None
     sink: Array | None
@@ -46,6 +50,8 @@ class Call:
     """All T queries by all S keys."""
     ranges: Ranges | None
     """The mask as key ranges; None where it has no such form, or where there is no mask."""
+    bounds: Ranges | None
+    """Ranges that hold all that the mask allows and perhaps more; None if nothing is known."""
     bare: bool
     """q, k and v came as plain 2-D arrays; so do the results."""
 
@@ -54,10 +60,11 @@ class Call:
         """The call's array library."""
         return self.frame.xp
 
-    @property
+    @cached_property
     def sizes(self) -> Sizes:
-        """The legend's letters as numbers."""
-        return self.frame.sizes
+        """The legend's letters as numbers; axes that vmap added count among the leading ones."""
+        q, k = self.q.shape, self.k.shape
+        return Sizes(tuple(q[:-3]), q[-3], k[-3], q[-2], k[-2], q[-1])
 
     @property
     def is_torch(self) -> bool:
@@ -67,14 +74,15 @@ class Call:
     @cached_property
     def hull(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """For each query (T,) the first key and one after the last that any batch entry may see."""
-        T, S = self.sizes.T, self.sizes.S
-        bounds = None if self.mask is None else self.mask.bounds(self.frame)
-        if bounds is None:
-            return np.zeros(T, np.int64), np.full(T, S, np.int64)
-        first, last = bounds.hull()
-        entries = math.prod(first.shape[:-1])
-        first, last = first.reshape(entries, T), last.reshape(entries, T)
-        return first.min(axis=0, initial=S), last.max(axis=0, initial=0)
+        T, S, order = self.frame.sizes.T, self.sizes.S, self.frame.order
+        if self.bounds is None:
+            first, last = np.zeros(T, np.int64), np.full(T, S, np.int64)
+        else:
+            low, high = self.bounds.hull()
+            entries = math.prod(low.shape[:-1])
+            first = low.reshape(entries, T).min(axis=0, initial=S)
+            last = high.reshape(entries, T).max(axis=0, initial=0)
+        return (first, last) if order is None else (first[order], last[order])
 
     @cached_property
     def clean_keys(self) -> bool:
@@ -86,15 +94,19 @@ class Call:
         """The same of v."""
         return self.v is None or all_finite(self.v)
 
-    @property
-    def needs_grad(self) -> bool:
-        """Whether a derivative will be asked of the result (torch)."""
+    @cached_property
+    def differentiated(self) -> bool:
+        """Whether torch may ask anything of the result: a gradient, a tangent, a mapped axis."""
         if not self.is_torch:
             return False
         import torch
 
-        arrays = (self.q, self.k, self.v, self.bias, self.sink)
-        return torch.is_grad_enabled() and any(a is not None and a.requires_grad for a in arrays)
+        if torch._C._are_functorch_transforms_active():
+            return True
+        arrays = self.split()[0]
+        if torch.is_grad_enabled() and any(a.requires_grad for a in arrays):
+            return True
+        return any(has_tangent(a) for a in arrays)
 
     def seen(self, frame: Frame) -> Array | None:
         """Which keys the queries of ``frame`` may attend to; None if all of them."""
@@ -103,10 +115,58 @@ class Call:
         ranges = self.ranges
         if ranges is None:
             return self.mask.strip(frame)
-        rows = ranges.take(frame.rows)
+        rows = ranges.take(frame.query_index() if frame.order is not None else frame.rows)
         if rows.cover(frame.keys):
             return None
         return strip_of(rows, frame)
+
+    def of_rows(self, order: NDArray[np.int64]) -> Call:
+        """The same call for some of its queries only."""
+        frame = replace(self.frame, rows=slice(0, len(order)), order=order)
+        q = self.xp.take(self.q, frame.move(order), axis=-2)
+        bias = None if self.bias is None else self.bias.rows(frame, order)
+        return replace(self, q=q, bias=bias, frame=frame)
+
+    def split(self) -> tuple[list[Array], Callable[[Sequence[Array]], Call]]:
+        """All arrays, the mask's first, and what puts others like them in their places.
+
+        Each has the call's leading axes, of size 1 where it does not differ between entries, so
+        that one more can be put before them.
+        """
+        mask = None if self.mask is None else flatten(self.mask)
+        bias = None if self.bias is None else flatten(self.bias)
+        masks = [] if mask is None else self._full(mask.arrays, mask.axes)
+        scores = [] if bias is None else self._full(bias.arrays, bias.axes)
+        sink = [] if self.sink is None else self._full([self.sink], [1])
+        values = [] if self.v is None else [self.v]
+        hollow = replace(self, q=None, k=None, v=None, mask=None, bias=None, sink=None)
+        mask = None if mask is None else mask.with_arrays([])
+        bias = None if bias is None else bias.with_arrays([])
+        m, n = len(masks), len(masks) + 2 + len(values)
+
+        def join(arrays: Sequence[Array]) -> Call:
+            q, k, *v = arrays[m:n]
+            return replace(
+                hollow,
+                q=q,
+                k=k,
+                v=v[0] if v else None,
+                mask=None if mask is None else rebuild(mask.with_arrays(list(arrays[:m]))),
+                bias=None
+                if bias is None
+                else rebuild(bias.with_arrays(list(arrays[n : n + len(scores)]))),
+                sink=arrays[n + len(scores)] if sink else None,
+            )
+
+        return [*masks, self.q, self.k, *values, *scores, *sink], join
+
+    def _full(self, arrays: Sequence[Array], axes: Sequence[int]) -> list[Array]:
+        """With all leading axes there."""
+        lead = len(self.sizes.lead)
+        return [
+            self.xp.reshape(a, ((1,) * (lead + own - a.ndim) + tuple(a.shape)))
+            for a, own in zip(arrays, axes, strict=True)
+        ]
 
     def finish(self, result: Array, axes: int) -> Array:
         """``result`` without the head axis, ``axes`` from the end, where the call was 2-D."""
@@ -121,13 +181,21 @@ class Call:
         return replace(self, v=v)
 
 
+def has_tangent(array: Array) -> bool:
+    """Whether a torch tensor carries a tangent (forward mode)."""
+    import torch
+
+    unpack: Any = torch.autograd.forward_ad.unpack_dual
+    return unpack(array).tangent is not None
+
+
 def check(
     q: Array,
     k: Array,
     v: Array | None,
     mask: Mask | None = None,
     *,
-    bias: Array | None = None,
+    bias: Score | Array | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     sink: Array | None = None,
@@ -144,12 +212,10 @@ def check(
     device = array_api_compat.device(q)
     whole = Frame(xp, device, sizes, _start(start, sizes), slice(0, sizes.T), slice(0, sizes.S))
     check_mask(mask)
+    mask = None if mask is None else _at_home(mask, whole)
     ranges = None if mask is None else mask.ranges(whole)  # one that does not fit says so now
-    if bias is not None:
-        namespace(q=q, bias=bias)
-        check_dtypes(bias=bias)
-        check_devices(q=q, bias=bias)
-        check_fits("bias", bias, sizes)
+    bounds = mask.bounds(whole) if mask is not None and ranges is None else ranges
+    score = None if bias is None else _score(q, bias, whole)
     rate = _number("dropout", dropout)
     if not 0 <= rate < 1:
         raise ValueRangeError(f"dropout must be at least 0 and below 1, but {dropout} came")
@@ -158,7 +224,7 @@ def check(
         k=k,
         v=v,
         mask=mask,
-        bias=bias,
+        bias=score,
         scale=1 / math.sqrt(sizes.D) if scale is None else _number("scale", scale),
         softcap=None if softcap is None else _positive("softcap", softcap),
         sink=None if sink is None else _sink(xp, sink, sizes, device, q),
@@ -166,8 +232,33 @@ def check(
         seed=0,
         frame=whole,
         ranges=ranges,
+        bounds=bounds,
         bare=bare,
     )
+
+
+def _score(q: Array, bias: Score | Array, frame: Frame) -> Score:
+    if not isinstance(bias, Score) and hasattr(bias, "dtype"):
+        namespace(q=q, bias=bias)
+    score = _at_home(as_score(bias), frame)
+    for array in flatten(score).arrays:
+        namespace(q=q, bias=array)
+        check_dtypes(bias=array)
+        check_devices(q=q, bias=array)
+    score.check(frame)
+    return score
+
+
+def _at_home(rule: R, frame: Frame) -> R:
+    """``rule`` with its arrays in the call's library and, a mask's, on its device."""
+    flat = flatten(rule)
+    if not flat.arrays:
+        return rule
+    moved = [
+        frame.move(a) if isinstance(rule, Mask) or isinstance(a, np.ndarray) else a
+        for a in flat.arrays
+    ]
+    return cast(R, rebuild(flat.with_arrays(moved)))
 
 
 def _number(name: str, value: Any) -> float:

@@ -92,7 +92,7 @@ def normalise(s: Array, sink: Array | None = None) -> tuple[Array, Array]:
     else:
         largest = xp.max(s, axis=-1, keepdims=True)
     if sink is not None:
-        sink = sink[:, None, None] + xp.zeros_like(largest)
+        sink = sink[..., None, None] + xp.zeros_like(largest)
         largest = xp.maximum(largest, sink)
     # The maximum shifts both sides alike, so it is a constant, and no derivative runs through it.
     largest = constant(xp.where(xp.isfinite(largest), largest, scalar(s, 0.0)))

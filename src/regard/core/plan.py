@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from regard._errors import EngineError
 from regard.core.call import Call
 from regard.core.engines import formula, sdpa, tiles
+from regard.core.reducers import Reducer
 
 Want: TypeAlias = Literal["output", "lse", "weights"]
 
@@ -50,3 +51,15 @@ def choose(call: Call, engine: str, want: Want) -> Plan:
             return Plan(name, module.why, refused)
         refused[name] = reason
     raise AssertionError("tiles takes every call")
+
+
+def run(call: Call, engine: str, reducers: Sequence[Reducer]) -> list[Any]:
+    """The reducers' answers by ``engine``, through torch's derivatives where these are wanted."""
+    if call.differentiated:
+        from regard.core import derivatives
+
+        found = derivatives.compute(call, ENGINES[engine], reducers)
+    else:
+        found = ENGINES[engine].compute(call, reducers)
+    rest = iter(found)
+    return [reducer.result(*(next(rest) for _ in reducer.outputs())) for reducer in reducers]

@@ -6,50 +6,76 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
 from regard._shapes import Array
+from regard.core import dropout
 from regard.core.arrays import scalar
+from regard.core.call import Call
 from regard.rules.frame import Frame
+from regard.rules.scores import Place
 
 
 @dataclass(frozen=True)
 class Strip:
     """The weights of some queries over a run of keys; the keys left out have weight 0."""
 
+    call: Call
+    frame: Frame
     weights: Array
     """(…, H, t, w)"""
     lse: Array
     """(…, H, t)"""
     sink: Array | None
     """(…, H, t) the sink's own weight."""
-    frame: Frame
+    values: Array | None
+    """(…, G, w, E) the values of these keys."""
+    mix: Callable[[Array, Array], Array]
+    """(…, H, t, w) and values to (…, H, t, E)."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """How one array of a pass comes from its parts, one a strip."""
+
+    shape: Callable[[Array], tuple[int, ...]]
+    """The whole's, from the first part."""
+    mode: Literal["put", "add", "max"]
+    """What a part does where it lies in the whole: each of its places is met once, or often."""
+    sums: Any = None
+    """The dtype that the whole is made in; the part's unless given."""
+    dtype: Any = None
+    """The dtype that it is returned in; the part's unless given."""
+    smooth: bool = True
+    """Whether it has a derivative."""
 
 
 class Reducer(ABC):
-    """Takes strips in the order of their rows and gives one answer."""
-
-    width = 1
-    """How many arrays a part holds."""
+    """Takes each strip to a small part, which has its place in one answer."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
+
+    @abstractmethod
+    def outputs(self) -> list[Output]:
+        """How the arrays of the answer are made."""
 
     @abstractmethod
     def part(self, strip: Strip) -> tuple[Array, ...]:
         """What is kept of a strip: a pure function, so that autograd may compute it again."""
 
     @abstractmethod
-    def add(self, frame: Frame, part: tuple[Array, ...]) -> None:
-        """Take in the part of the strip over ``frame``."""
+    def at(self, frame: Frame) -> Place:
+        """Where the parts of the strip over ``frame`` lie in the whole."""
 
-    @abstractmethod
-    def result(self) -> Any:
-        """The answer, once every strip has been added."""
+    def result(self, *wholes: Array) -> Any:
+        """The answer from the whole arrays; one array unless said otherwise."""
+        (only,) = wholes
+        return only
 
 
 class PerQuery(Reducer):
@@ -57,36 +83,40 @@ class PerQuery(Reducer):
 
     axis = -1
     """Where the queries are, counted from the end."""
+    smooth: tuple[bool, ...] = (True,)
+    """One entry an array: whether it has a derivative."""
 
-    def __init__(self, frame: Frame, rows: int | None = None) -> None:
-        super().__init__(frame)
-        self.rows = frame.sizes.T if rows is None else rows
-        self.columns: list[Array] = []
-        self.filled = 0
+    def outputs(self) -> list[Output]:
+        return [Output(self._whole, "put", smooth=smooth) for smooth in self.smooth]
 
-    def add(self, frame: Frame, part: tuple[Array, ...]) -> None:
-        # The columns are made whole at once.  Small parts kept from every strip would each pin
-        # a piece of the heap that the large strips come and go in, and it would grow with T × S.
-        if not self.columns:
-            self.columns = [self._column(p) for p in part]
-        t = part[0].shape[self.axis]
-        place = (..., slice(self.filled, self.filled + t), *[slice(None)] * (-1 - self.axis))
-        for column, p in zip(self.columns, part, strict=True):
-            column[place] = p
-        self.filled += t
+    def at(self, frame: Frame) -> Place:
+        return (..., frame.rows, *[slice(None)] * (-1 - self.axis))
 
-    def _column(self, part: Array) -> Array:
-        shape = list(part.shape)
-        shape[self.axis] = self.rows
-        return self.frame.xp.empty(tuple(shape), dtype=part.dtype, device=self.frame.device)
+    def _whole(self, part: Array) -> tuple[int, ...]:
+        order, shape = self.frame.order, list(part.shape)
+        shape[self.axis] = self.frame.sizes.T if order is None else len(order)
+        return tuple(shape)
 
-    def result(self) -> Any:
-        return self.answer(*self.columns)
 
-    def answer(self, *columns: Array) -> Any:
-        """The answer from the whole columns; one array unless said otherwise."""
-        (only,) = columns
-        return only
+class Mixed(PerQuery):
+    """(…, H, T, E) the output: Σ_j w_ij v_j, with the dropout of the call."""
+
+    axis = -2
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call.frame)
+        assert call.v is not None
+        self.dtype = call.v.dtype
+
+    def outputs(self) -> list[Output]:
+        return [Output(self._whole, "put", dtype=self.dtype)]
+
+    def part(self, strip: Strip) -> tuple[Array, ...]:
+        call, w = strip.call, strip.weights
+        if call.dropout:
+            w = w * dropout.kept(strip.frame, call.dropout, call.seed, w.dtype)
+        assert strip.values is not None
+        return (strip.mix(w, strip.values),)
 
 
 class Lse(PerQuery):
@@ -101,8 +131,8 @@ class Entries(PerQuery):
 
     axis = -2
 
-    def __init__(self, frame: Frame, keys: NDArray[np.int64], rows: int) -> None:
-        super().__init__(frame, rows)
+    def __init__(self, frame: Frame, keys: NDArray[np.int64]) -> None:
+        super().__init__(frame)
         self.keys = keys
 
     def part(self, strip: Strip) -> tuple[Array, ...]:
@@ -119,13 +149,13 @@ class Entries(PerQuery):
 class Strongest(PerQuery):
     """The k largest weights of each query, and their keys."""
 
-    width = 2
     axis = -2
+    smooth = (True, False)
 
     def __init__(self, frame: Frame, k: int, answer: Callable[[Array, Array], Any]) -> None:
         super().__init__(frame)
         self.k = k
-        self.answer = answer  # type: ignore[method-assign]
+        self.result = answer  # type: ignore[method-assign]
 
     def part(self, strip: Strip) -> tuple[Array, ...]:
         xp, w = self.frame.xp, strip.weights
@@ -174,19 +204,16 @@ class Mass(PerQuery):
 class Sum(Reducer):
     """An answer that all strips add to; summed in float64, since many rows may add up."""
 
-    total: Array | None = None
+    def outputs(self) -> list[Output]:
+        return [Output(self._whole, "add", sums=self.frame.xp.float64)]
 
-    def like(self, part: Array, *axes: int) -> Array:
-        """The running total, made on the first part: zeros of the part's lead and ``axes``."""
-        if self.total is None:
-            xp, lead = self.frame.xp, part.shape[: part.ndim - len(axes)]
-            self.total = xp.zeros((*lead, *axes), dtype=xp.float64, device=self.frame.device)
-            self.dtype = part.dtype
-        return self.total
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The last axes of the whole."""
 
-    def result(self) -> Any:
-        assert self.total is not None, "a pass has at least one strip"
-        return self.frame.xp.astype(self.total, self.dtype)
+    def _whole(self, part: Array) -> tuple[int, ...]:
+        axes = self.shape()
+        return (*part.shape[: part.ndim - len(axes)], *axes)
 
 
 class Received(Sum):
@@ -195,8 +222,11 @@ class Received(Sum):
     def part(self, strip: Strip) -> tuple[Array, ...]:
         return (self.frame.xp.sum(strip.weights, axis=-2),)
 
-    def add(self, frame: Frame, part: tuple[Array, ...]) -> None:
-        self.like(part[0], self.frame.sizes.S)[..., frame.keys] += part[0]
+    def shape(self) -> tuple[int, ...]:
+        return (self.frame.sizes.S,)
+
+    def at(self, frame: Frame) -> Place:
+        return (..., frame.keys)
 
 
 class Diagonals(Sum):
@@ -219,17 +249,19 @@ class Diagonals(Sum):
         upright = xp.reshape(flat[..., : t * (width + t - 1)], (*w.shape[:-1], width + t - 1))
         return (xp.sum(upright, axis=-2),)
 
-    def add(self, frame: Frame, part: tuple[Array, ...]) -> None:
-        T, S = self.frame.sizes.T, self.frame.sizes.S
-        assert isinstance(frame.rows, slice), "diagonals need rows that follow one another"
-        total = self.like(part[0], max(T + S - 1, 0))
-        first = frame.rows.start - frame.keys.stop + S  # of i − j, counted from −(S − 1)
-        total[..., first : first + part[0].shape[-1]] += part[0]
+    def shape(self) -> tuple[int, ...]:
+        return (max(self.frame.sizes.T + self.frame.sizes.S - 1, 0),)
 
-    def result(self) -> Any:
+    def at(self, frame: Frame) -> Place:
+        # of i − j, counted from −(S − 1)
+        first = frame.rows.start - frame.keys.stop + self.frame.sizes.S
+        rows, width = (part.stop - part.start for part in (frame.rows, frame.keys))
+        return (..., slice(first, first + (rows + width - 1 if rows and width else width)))
+
+    def result(self, *wholes: Array) -> Any:
         T, S = self.frame.sizes.T, self.frame.sizes.S
         distance = np.asarray(self.frame.start)[..., None] + np.arange(1 - S, max(T, 1 - S))
-        return self.answer(self.frame.move(distance), super().result())
+        return self.answer(self.frame.move(distance), *wholes)
 
 
 class Pixels(Sum):
@@ -248,7 +280,6 @@ class Pixels(Sum):
     def part(self, strip: Strip) -> tuple[Array, ...]:
         rows, keys = self._overlap(strip.frame)
         at = strip.frame
-        assert isinstance(at.rows, slice), "pixels need rows that follow one another"
         row_cut = _within(rows, at.rows.start)
         key_cut = _within(keys, at.keys.start)
         w = strip.weights[..., row_cut, key_cut]
@@ -258,7 +289,6 @@ class Pixels(Sum):
     def _overlap(self, frame: Frame) -> tuple[slice, slice]:
         """The strip's rows and keys that lie in the picture; empty slices if there are none."""
         rows, keys = frame.rows, frame.keys
-        assert isinstance(rows, slice), "pixels need rows that follow one another"
         return tuple(  # type: ignore[return-value]
             slice(max(a.start, b.start), max(a.start, b.start, min(a.stop, b.stop)))
             for a, b in ((self.rows, rows), (self.keys, keys))
@@ -289,36 +319,38 @@ class Pixels(Sum):
         xp = self.frame.xp
         return xp.max(w, axis=axis) if self.how == "max" else xp.sum(w, axis=axis)
 
-    def add(self, frame: Frame, part: tuple[Array, ...]) -> None:
-        rows, keys = self._overlap(frame)
-        size = [
+    def outputs(self) -> list[Output]:
+        mode: Literal["max", "add"] = "max" if self.how == "max" else "add"
+        return [Output(self._whole, mode, sums=self.frame.xp.float64)]
+
+    def shape(self) -> tuple[int, ...]:
+        return tuple(
             -(-(whole.stop - whole.start) // block)
             for whole, block in zip((self.rows, self.keys), self.block, strict=True)
-        ]
-        total = self.like(part[0], *size)
-        row = (rows.start - self.rows.start) // self.block[0]
-        key = (keys.start - self.keys.start) // self.block[1]
-        h, w = part[0].shape[-2:]
-        if h == 0 or w == 0:
-            return
-        place = (..., slice(row, row + h), slice(key, key + w))
-        xp = self.frame.xp
-        new = xp.astype(part[0], total.dtype)
-        total[place] = xp.maximum(total[place], new) if self.how == "max" else total[place] + new
+        )
 
-    def result(self) -> Any:
-        if self.how == "mean":
-            assert self.total is not None, "a pass has at least one strip"
-            counts = [
-                np.minimum(block, n - block * np.arange(-(-n // block)))
-                for n, block in (
-                    (self.rows.stop - self.rows.start, self.block[0]),
-                    (self.keys.stop - self.keys.start, self.block[1]),
-                )
-            ]
-            area = counts[0][:, None] * counts[1]
-            self.total = self.total / self.frame.move(area.astype(np.float64))
-        return super().result()
+    def at(self, frame: Frame) -> Place:
+        places: list[Any] = [...]
+        for whole, part, block in zip(
+            (self.rows, self.keys), self._overlap(frame), self.block, strict=True
+        ):
+            first = (part.start - whole.start) // block
+            last = -(-(part.stop - whole.start) // block)
+            places.append(slice(first, last) if part.stop > part.start else slice(0, 0))
+        return tuple(places)
+
+    def result(self, *wholes: Array) -> Any:
+        if self.how != "mean":
+            return wholes[0]
+        counts = [
+            np.minimum(block, n - block * np.arange(-(-n // block)))
+            for n, block in (
+                (self.rows.stop - self.rows.start, self.block[0]),
+                (self.keys.stop - self.keys.start, self.block[1]),
+            )
+        ]
+        area = self.frame.move((counts[0][:, None] * counts[1]).astype(np.float64))
+        return wholes[0] / self.frame.xp.astype(area, wholes[0].dtype)
 
 
 def _within(part: slice, start: int) -> slice:

@@ -12,8 +12,8 @@ from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import Array
 from regard.core import questions
 from regard.core.call import Call
-from regard.core.plan import ENGINES, choose
-from regard.core.reducers import Entries, Lse, Reducer
+from regard.core.plan import choose, run
+from regard.core.reducers import Entries, Lse, Mixed
 
 DENSE_LIMIT = 1 << 26
 """Entries (512 MiB in float64) above which ``dense()`` wants to be told that it is meant."""
@@ -30,7 +30,7 @@ class Weights:
     def __init__(self, call: Call, engine: str = "auto") -> None:
         self._call = call
         self._asked_engine = engine
-        self._engine = ENGINES[choose(call, engine, "weights").engine]
+        self._engine = choose(call, engine, "weights").engine
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,12 +44,14 @@ class Weights:
     def __matmul__(self, v: Array) -> Array:
         call = self._call.with_values(v)
         plan = choose(call, self._asked_engine, "output")
-        return call.finish(ENGINES[plan.engine].attend(call), 3)
+        (output,) = run(call, plan.engine, [Mixed(call)])
+        return call.finish(output, 3)
 
     @property
     def lse(self) -> Array:
         """(…, H, T) the logarithm of each row's normaliser, the sink included."""
-        return self._one(Lse(self._call.frame), 2)
+        (lse,) = run(self._call, self._engine, [Lse(self._call.frame)])
+        return self._call.finish(lse, 2)
 
     @property
     def visible(self) -> NDArray[Any]:
@@ -78,7 +80,8 @@ class Weights:
                     "ask takes questions such as topk(8) or entropy(), but a "
                     f"{type(question).__name__} came"
                 )
-        answers = self._engine.ask(self._call, [q.reducer(self._call.frame) for q in asked])
+        reducers = [q.reducer(self._call.frame) for q in asked]
+        answers = run(self._call, self._engine, reducers) if reducers else []
         return tuple(self._finish(a) for a in answers)
 
     def topk(self, k: int) -> questions.TopK:
@@ -122,9 +125,9 @@ class Weights:
             _numbers(name, part, n)
             for name, part, n in zip(("row", "key"), (rows, keys), self.shape[-2:], strict=True)
         )
-        entries = self._one(
-            Entries(self._call.frame, key_numbers, len(row_numbers)), 3, row_numbers
-        )
+        call = self._call.of_rows(row_numbers)
+        (entries,) = run(call, self._engine, [Entries(call.frame, key_numbers)])
+        entries = call.finish(entries, 3)
         drop = tuple(0 if _is_whole(part) else slice(None) for part in (rows, keys))
         return entries[(*lead, *drop)]
 
@@ -144,10 +147,6 @@ class Weights:
         at = dots[0] if dots else len(given)
         full = (*given[:at], *whole * free, *given[at + len(dots) :])
         return full[:-2], full[-2], full[-1]
-
-    def _one(self, reducer: Reducer, axes: int, rows: NDArray[np.int64] | None = None) -> Array:
-        (answer,) = self._engine.ask(self._call, [reducer], rows)
-        return self._call.finish(answer, axes)
 
     def _only(self, question: questions.Question) -> Any:
         return self.ask(question)[0]

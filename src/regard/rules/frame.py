@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from regard._errors import ShapeError
 from regard._shapes import Array, Sizes
-
-Index: TypeAlias = slice | NDArray[np.int64]
-"""A slice with plain bounds, or an array of indices."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +24,21 @@ class Frame:
     device: Any
     sizes: Sizes
     start: int | NDArray[np.int64]
-    rows: Index
+    rows: slice
+    """With plain bounds: of all queries, or of ``order``."""
     keys: slice
+    order: NDArray[np.int64] | None = None
+    """The numbers of the queries that are asked for, where these are not all."""
 
-    def cut(self, rows: Index, keys: slice) -> Frame:
+    def cut(self, rows: slice, keys: slice) -> Frame:
         """The same call's frame over other queries and keys."""
         return replace(self, rows=rows, keys=keys)
 
     def query_index(self) -> NDArray[np.int64]:
         """(t,) the numbers of the queries, from 0."""
-        if isinstance(self.rows, slice):
-            return np.arange(self.rows.start, self.rows.stop, dtype=np.int64)
-        return self.rows
+        if self.order is not None:
+            return self.order[self.rows]
+        return np.arange(self.rows.start, self.rows.stop, dtype=np.int64)
 
     def query_positions(self) -> NDArray[np.int64]:
         """(t,), or (…, t) where each batch entry has its own start."""
@@ -73,16 +71,8 @@ class Frame:
         """The frame's part of an array that broadcasts to (…, H, T, S)."""
         if array.shape[-1] != 1:
             array = array[..., self.keys]
-        if array.shape[-2] != 1:
-            if isinstance(self.rows, slice):
-                array = array[..., self.rows, :]
-            else:  # in the array's own library, which need not be the call's
-                xp, own = array_namespace(array), device(array)
-                array = xp.take(array, xp.asarray(self.rows, device=own), axis=-2)
-        return array
-
-    @property
-    def entries(self) -> int:
-        """How many weights the frame holds, over all batch entries and heads."""
-        width = self.keys.stop - self.keys.start
-        return prod((self.sizes.rows, len(self.query_index()), width))
+        if array.shape[-2] == 1:
+            return array
+        if self.order is None:
+            return array[..., self.rows, :]
+        return self.xp.take(array, self.move(self.query_index()), axis=-2)

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import Array, count, dtype_name, whole_numbers
-from regard.rules.masks import Causal, Documents, Keep, Lengths, Mask, Prefix, Where, Window
+from regard.rules.apart import Documents, Packed
+from regard.rules.masks import (
+    Causal,
+    Keep,
+    Lengths,
+    Mask,
+    Prefix,
+    Where,
+    Window,
+)
 
 
 def causal() -> Mask:
@@ -119,8 +128,7 @@ def documents(ids: Any = None, *, lengths: Any = None, cumulative: Any = None) -
                 "cumulative must begin with 0 and rise to S, such as [0, 3, 5], but it is "
                 f"{np.array2string(edges, threshold=8)}"
             )
-        sizes = np.diff(edges)
-        return Documents(np.repeat(edges[:-1], sizes), np.repeat(edges[1:], sizes))
+        return Packed(edges)
     return _documents_by_id(whole_numbers("ids", ids))
 
 
@@ -129,21 +137,13 @@ def _documents_by_id(ids: NDArray[np.int64]) -> Documents:
         raise ShapeError(
             f"ids must hold one number a key, shape (S,), but its shape is {ids.shape}"
         )
-    S = ids.shape[-1]
-    new = np.ones(ids.shape, bool)
-    new[..., 1:] = ids[..., 1:] != ids[..., :-1]
-    for row, row_new in zip(ids.reshape(-1, S), new.reshape(-1, S), strict=True):
-        if np.count_nonzero(row_new) != len(np.unique(row)):
+    for row in ids.reshape(-1, ids.shape[-1]):
+        if np.count_nonzero(row[1:] != row[:-1]) + 1 != len(np.unique(row)):
             raise ValueRangeError(
                 "ids must be contiguous: the keys of one document lie together, but an id comes "
                 "again after another one; sort the sequence by document, or use where(fn)"
             )
-    at = np.arange(S)
-    first = np.maximum.accumulate(np.where(new, at, 0), axis=-1)
-    last = np.ones(ids.shape, bool)
-    last[..., :-1] = new[..., 1:]
-    end = np.minimum.accumulate(np.where(last, at + 1, S)[..., ::-1], axis=-1)[..., ::-1]
-    return Documents(first, end)
+    return Documents(ids)
 
 
 def keep(array: Array) -> Mask:

@@ -20,12 +20,14 @@ from regard._shapes import Array, check_fits, dtype_name
 from regard._words import Language
 from regard.rules.frame import Frame
 from regard.rules.ranges import Ranges
+from regard.rules.rule import Rule
+from regard.rules.scores import Score
 
 FARTHEST = 1 << 40
 """A window that reaches so far reaches everything, and sums of positions stay within 64 bits."""
 
 
-class Mask:
+class Mask(Rule):
     """A rule that says, for any query and key, whether the query may attend to the key.
 
     Masks compose: ``a & b`` allows what both allow, ``a | b`` what either allows, ``~a`` the rest.
@@ -107,6 +109,7 @@ class Window(Mask):
 
     before: int
     after: int
+    numbers = ("before", "after")
 
     def ranges(self, frame: Frame) -> Ranges:
         at = frame.query_positions()
@@ -124,6 +127,7 @@ class Prefix(Mask):
     """See :func:`prefix`."""
 
     n: int
+    numbers = ("n",)
 
     def ranges(self, frame: Frame) -> Ranges:
         zeros = np.zeros_like(frame.query_positions())
@@ -139,6 +143,7 @@ class Lengths(Mask):
 
     stop: NDArray[np.int64]
     start: NDArray[np.int64]
+    positions = ("stop", "start")
 
     def ranges(self, frame: Frame) -> Ranges:
         S = frame.sizes.S
@@ -160,39 +165,6 @@ class Lengths(Mask):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Documents(Mask):
-    """See :func:`documents`; ``first`` and ``end`` are the bounds of each key's own document."""
-
-    first: NDArray[np.int64]
-    end: NDArray[np.int64]
-
-    def ranges(self, frame: Frame) -> Ranges:
-        S = frame.sizes.S
-        shape = self.first.shape
-        if shape[-1] != S or (len(shape) > 1 and shape[:-1] != frame.sizes.lead):
-            raise ShapeError(
-                f"documents(...) must cover the S = {S} keys of the call, once or once per batch "
-                f"entry {(*frame.sizes.lead, S)}, but it covers {shape}"
-            )
-        at = frame.query_positions()
-        inside = (at >= 0) & (at < S)
-        at = np.where(inside, at, 0)
-        if len(shape) == 1:
-            first, end = self.first[at], self.end[at]
-        else:
-            at = np.broadcast_to(at, (*shape[:-1], at.shape[-1]))
-            first = np.take_along_axis(self.first, at, -1)
-            end = np.take_along_axis(self.end, at, -1)
-        return Ranges.of(np.where(inside, first, S), end, S)
-
-    def __repr__(self) -> str:
-        if self.first.ndim > 1:
-            return f"documents(<{self.first.shape[0]} × {self.first.shape[-1]} ids>)"
-        sizes = np.diff(np.append(np.unique(self.first), self.first.shape[-1]))
-        return f"documents(lengths={np.array2string(sizes, separator=', ', threshold=8)})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Spans(Mask):
     """Each query's own one range of keys, [start, stop): what a dense mask often turns out to be.
 
@@ -201,6 +173,7 @@ class Spans(Mask):
 
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
+    positions = ("start", "stop")
 
     def ranges(self, frame: Frame) -> Ranges:
         T = frame.sizes.T
@@ -218,12 +191,13 @@ class Keep(Mask):
     """See :func:`keep`."""
 
     array: Array
+    arrays: ClassVar[dict[str, int]] = {"array": 3}
 
     def ranges(self, frame: Frame) -> None:
         check_fits("the array of keep(array)", self.array, frame.sizes)
 
     def strip(self, frame: Frame) -> Array:
-        return frame.move(frame.slice_dense(self.array))
+        return frame.slice_dense(self.array)
 
     def __repr__(self) -> str:
         return f"keep(<{' × '.join(map(str, self.array.shape))} bool>)"
@@ -234,6 +208,7 @@ class Where(Mask):
     """See :func:`where`."""
 
     fn: Callable[[Array, Array], Array]
+    functions = ("fn",)
 
     def strip(self, frame: Frame) -> Array:
         queries = frame.move(frame.query_positions()[..., None])
@@ -275,6 +250,7 @@ class Pair(Mask, ABC):
     left: Mask
     right: Mask
     sign: ClassVar[str]
+    rules = ("left", "right")
 
     @abstractmethod
     def join(self, a: Any, b: Any) -> Any:
@@ -328,6 +304,7 @@ class Not(Mask):
     """What the rule does not allow."""
 
     rule: Mask
+    rules = ("rule",)
 
     def ranges(self, frame: Frame) -> Ranges | None:
         inner = self.rule.ranges(frame)
@@ -351,6 +328,8 @@ def check_mask(mask: object, missing: bool = True) -> None:
     """A mask is a value: refuse a raw array with the remedy, since its True could mean either."""
     if (mask is None and missing) or isinstance(mask, Mask):
         return
+    if isinstance(mask, Score):
+        raise KindError(f"{mask!r} is added to the scores: pass it as bias=, not as a mask")
     if hasattr(mask, "shape") and hasattr(mask, "dtype"):
         if dtype_name(mask) == "bool":
             raise KindError(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from regard._words import Language, say
+from regard.rules.apart import Apart
 from regard.rules.masks import (
     And,
     Causal,
-    Documents,
     Lengths,
     Mask,
     Not,
@@ -39,7 +39,7 @@ def _clause(rule: Mask, lang: Language) -> str:
             return say("rule.prefix", lang, n=n)
         case Lengths():
             return say("rule.lengths", lang)
-        case Documents():
+        case Apart():
             return say("rule.documents", lang)
         case Where():
             return say("rule.where", lang, name=getattr(rule.fn, "__name__", "fn"))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import partial
 
 from regard._shapes import Array
-from regard.core import dropout, formula
+from regard.core import dropout, formula, passes
 from regard.core.arrays import sink_weight
 from regard.core.call import Call
-from regard.core.reducers import Reducer, Strip
+from regard.core.reducers import Lse, Mixed, Reducer, Strip
+from regard.rules.frame import Frame
 
 name = "formula"
 why = "the definition in float64; it holds every weight at once"
@@ -23,42 +21,45 @@ def refuses(call: Call, want: str) -> str | None:
     return None
 
 
-def attend(call: Call) -> Array:
-    """The output in the dtype of v."""
-    return partial(call)[0]
+def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
+    """Every reducer's arrays; output and lse by ``formula.attend`` itself."""
+    if call.v is None or any(type(reducer) not in (Mixed, Lse) for reducer in reducers):
+        return pass_of(call, reducers).run(passes.floats(call))
+    xp, frame = call.xp, call.frame
+    bias, sink = None if call.bias is None else call.bias.over(frame), call.sink
+    output, lse = formula.attend(
+        xp.astype(call.q, xp.float64),
+        xp.astype(call.k, xp.float64),
+        xp.astype(call.v, xp.float64),
+        call.seen(frame),
+        scale=call.scale,
+        softcap=call.softcap,
+        bias=None if bias is None else xp.astype(bias, xp.float64),
+        sink=None if sink is None else xp.astype(sink, xp.float64),
+        kept=dropout.kept(frame, call.dropout, call.seed, xp.float64) if call.dropout else None,
+    )
+    found = {Mixed: xp.astype(output, call.v.dtype), Lse: lse}
+    return [found[type(reducer)] for reducer in reducers]
 
 
-def partial(call: Call) -> tuple[Array, Array]:
-    """The output and lse."""
-    assert call.v is not None
-    xp = call.xp
-    drop = dropout.kept(call.frame, call.dropout, call.seed, xp.float64) if call.dropout else None
-    q, k, v = (xp.astype(a, xp.float64) for a in (call.q, call.k, call.v))
-    output, lse = formula.attend(q, k, v, call.seen(call.frame), **_options(call), kept=drop)
-    return xp.astype(output, call.v.dtype), lse
+def pass_of(call: Call, reducers: Sequence[Reducer]) -> passes.Pass:
+    """The pass that answers ``reducers``, over one strip that is the whole matrix."""
+    frame = call.frame.cut(slice(0, call.sizes.T), call.frame.keys)
+    return passes.of(call, reducers, [frame], call.xp.float64, _weigh)
 
 
-def ask(
-    call: Call, reducers: Sequence[Reducer], rows: NDArray[np.int64] | None = None
-) -> list[Any]:
-    """Every reducer's answer, from one strip that is the whole matrix (or its ``rows``)."""
-    xp = call.xp
-    frame = call.frame if rows is None else call.frame.cut(rows, call.frame.keys)
-    q = call.q if rows is None else xp.take(call.q, frame.move(rows), axis=-2)
-    options, seen = _options(call), call.seen(frame)
-    sink, bias = options.pop("sink"), options.pop("bias")
-    k = formula.repeat_heads(xp.astype(call.k, xp.float64), call.sizes.H)
-    products = formula.products(xp.astype(q, xp.float64), k, seen)
-    bias = None if bias is None else frame.slice_dense(bias)
-    w, lse = formula.normalise(formula.scores(products, seen, bias=bias, **options), sink)
-    strip = Strip(w, lse, sink_weight(sink, lse), frame)
-    for reducer in reducers:
-        reducer.add(frame, reducer.part(strip))
-    return [reducer.result() for reducer in reducers]
-
-
-def _options(call: Call) -> dict[str, Any]:
-    xp = call.xp
-    arrays = {"bias": call.bias, "sink": call.sink}
-    doubled = {n: None if a is None else xp.astype(a, xp.float64) for n, a in arrays.items()}
-    return {"scale": call.scale, "softcap": call.softcap, **doubled}
+def _weigh(
+    call: Call,
+    frame: Frame,
+    q: Array,
+    k: Array,
+    v: Array | None,
+    bias: Array | None,
+    sink: Array | None,
+) -> Strip:
+    seen, H = call.seen(frame), call.sizes.H
+    products = formula.products(q, formula.repeat_heads(k, H), seen)
+    s = formula.scores(products, seen, scale=call.scale, softcap=call.softcap, bias=bias)
+    w, lse = formula.normalise(s, sink)
+    v = None if v is None else formula.repeat_heads(v, H)
+    return Strip(call, frame, w, lse, sink_weight(sink, lse), v, partial(formula.mix, seen=seen))

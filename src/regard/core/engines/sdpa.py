@@ -6,14 +6,19 @@ infinity in hidden keys reach its output, so the contract holds for finite input
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from regard._shapes import Array
 from regard.core.call import Call
+from regard.core.reducers import Reducer
+from regard.rules.rule import flatten
 
 name = "sdpa"
 why = "torch's own attention; for finite inputs it keeps the contract"
 
+differentiable = True
+"""torch differentiates it once; tiles gives the derivatives beyond."""
 DENSE = 1 << 25
 """Entries of a dense mask (5 bytes each) above which ``auto`` prefers linear memory."""
 SPARSE = 0.25
@@ -26,7 +31,8 @@ def refuses(call: Call, want: str) -> str | None:
         return "it takes torch tensors only"
     if want == "weights":
         return "it keeps no weights"
-    wide = call.bias is not None and call.bias.dtype.itemsize > call.q.dtype.itemsize
+    scores = [] if call.bias is None else flatten(call.bias).arrays
+    wide = any(a.dtype.itemsize > call.q.dtype.itemsize for a in scores)
     for reason, there in (
         ("it has no softcap", call.softcap is not None),
         ("it has no sink", call.sink is not None),
@@ -57,7 +63,12 @@ def dislikes(call: Call) -> str | None:
     return None
 
 
-def attend(call: Call) -> Array:
+def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
+    """The output, or output and lse."""
+    return [_output(call)] if len(reducers) == 1 else list(_with_lse(call))
+
+
+def _output(call: Call) -> Array:
     """The output, by the public function."""
     import torch
 
@@ -78,7 +89,7 @@ def attend(call: Call) -> Array:
     return output[..., :width].reshape(*call.q.shape[:-1], width)
 
 
-def partial(call: Call) -> tuple[Array, Array]:
+def _with_lse(call: Call) -> tuple[Array, Array]:
     """The output and lse, by the private kernel behind SDPA on a CPU, which returns both."""
     import torch
 
@@ -145,7 +156,7 @@ def _dense_mask(call: Call) -> Array:
         assert seen is not None
         mask = seen
     else:
-        mask = call.bias.to(call.q.dtype)
+        mask = call.bias.over(call.frame).to(call.q.dtype)
         if seen is not None:
             mask = torch.where(seen, mask, float("-inf"))
     lead = len(call.sizes.lead)
@@ -162,7 +173,7 @@ def _refuses_lse(call: Call) -> str | None:
         return "this torch has no kernel that returns lse"
     if call.q.device.type != "cpu":
         return "it returns lse on the CPU only"
-    if call.needs_grad:
+    if call.differentiated:
         return "it returns lse without a derivative only"
     if call.sizes.group != 1:
         return "it returns lse only where each query head has a key head of its own"

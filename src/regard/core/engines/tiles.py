@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from regard._shapes import Array
-from regard.core import tiles
+from regard.core import passes, tiles
 from regard.core.call import Call
-from regard.core.reducers import Lse, Reducer
+from regard.core.reducers import Reducer
 
 name = "tiles"
 why = "it takes every call, in memory that grows with the length and not its square"
+
+pass_of = tiles.pass_of
 
 
 def refuses(call: Call, want: str) -> str | None:
@@ -22,20 +20,6 @@ def refuses(call: Call, want: str) -> str | None:
     return None
 
 
-def attend(call: Call) -> Array:
-    """The output in the dtype of v."""
-    (output,) = tiles.answer(call, [tiles.Mixed(call)])
-    return output
-
-
-def partial(call: Call) -> tuple[Array, Array]:
-    """The output and lse."""
-    output, lse = tiles.answer(call, [tiles.Mixed(call), Lse(call.frame)])
-    return output, lse
-
-
-def ask(
-    call: Call, reducers: Sequence[Reducer], rows: NDArray[np.int64] | None = None
-) -> list[Any]:
-    """Every reducer's answer, in one pass over the strips."""
-    return tiles.answer(call, reducers, rows)
+def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
+    """Every reducer's arrays, in one pass over the strips."""
+    return pass_of(call, reducers).run(passes.floats(call))

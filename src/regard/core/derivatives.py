@@ -1,0 +1,172 @@
+"""Attention as one function of torch: its derivatives of any order, in any mode, and ``vmap``.
+
+Every engine sees plain tensors only.  What torch asks of a result is answered here: a gradient by
+the pass ``vjp`` of the pass that was computed, a tangent by ``jvp``, gradients of these by their
+passes in turn, and ``vmap`` by one more leading axis.  An engine that torch itself can
+differentiate once (``differentiable``) does that where it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from regard._errors import EngineError
+from regard.core import passes, tiles
+from regard.core.call import Call, has_tangent
+from regard.core.reducers import Reducer
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to compute of a call's arrays: its answer, or a derivative of that."""
+
+    join: Callable[[Sequence[Any]], Call]
+    """Puts arrays in their places in the call: those of the mask, then ``passes.floats``."""
+    masks: int
+    """How many of the arrays are the mask's."""
+    floats: int
+    """How many of them are ``passes.floats``; then come the derivatives' own."""
+    engine: ModuleType
+    reducers: Sequence[Reducer]
+    dual: bool
+    """Whether an array carries a tangent."""
+    path: tuple[tuple[str, tuple[bool, ...]], ...] = ()
+    """The derivatives taken, first to last: ("vjp", which gradients are wanted) or ("jvp", ())."""
+    kept: list[Any] = field(default_factory=list)
+    """torch's own graph of an engine's answer, for one gradient."""
+
+    def then(self, kind: str, wanted: Sequence[bool] = ()) -> Step:
+        """The step that takes one more derivative of this one."""
+        return replace(self, path=(*self.path, (kind, tuple(wanted))))
+
+    def result(self, arrays: Sequence[Any]) -> list[Any]:
+        """Its value: ``arrays`` are the call's, then one set for each derivative."""
+        masks, rest = list(arrays[: self.masks]), list(arrays[self.masks :])
+        n = self.floats
+        call = self.join([*masks, *rest[:n]])
+        if not self.path:
+            if self.dual:  # torch wants the tangent to be laid out as the value is
+                return [o.clone(memory_format=torch.contiguous_format) for o in self._value(call)]
+            if _differentiable(self.engine) and any(a.requires_grad for a in rest):
+                self.kept[:] = [self._graph(call)]
+                return [output.detach() for output in self.kept[0][1]]
+            return self._value(call)
+        if len(self.path) == 1 and self.path[0][0] == "vjp" and _differentiable(self.engine):
+            return self._torch_gradients(call, self.path[0][1], rest[n:])
+        module: Any = tiles if _differentiable(self.engine) else self.engine
+        function: passes.Pass = module.pass_of(call, self.reducers)
+        inputs, taken = rest[:n], n
+        for kind, wanted in self.path:
+            if kind == "vjp":
+                taken += sum(output.smooth for output in function.outputs)
+                function = passes.vjp(function, inputs, wanted)
+            else:
+                taken += len(inputs)
+                function = passes.jvp(function, inputs)
+            inputs = rest[:taken]
+        return function.run(inputs)
+
+    def _value(self, call: Call) -> list[Any]:
+        return list(self.engine.compute(call, self.reducers))
+
+    def _graph(self, call: Call) -> tuple[list[Any], list[Any]]:
+        """Leaves of their own for the call's arrays, and what the engine makes of them."""
+        masks, own = self._masks_of(call), passes.floats(call)
+        leaves = [a.detach().requires_grad_(a.requires_grad) for a in own]
+        with torch.enable_grad():
+            return leaves, self._value(self.join([*masks, *leaves]))
+
+    def _masks_of(self, call: Call) -> list[Any]:
+        return call.split()[0][: self.masks]
+
+    def _torch_gradients(self, call: Call, wanted: Sequence[bool], along: list[Any]) -> list[Any]:
+        if self.kept:
+            leaves, outputs = self.kept.pop()
+        else:
+            flagged = [
+                a.detach().requires_grad_(want)
+                for a, want in zip(passes.floats(call), wanted, strict=True)
+            ]
+            leaves, outputs = self._graph(self.join([*self._masks_of(call), *flagged]))
+        to = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
+        return list(
+            torch.autograd.grad(outputs, to, along, allow_unused=True, materialize_grads=True)
+        )
+
+
+def _refuse_old_vmap(arrays: Sequence[Any]) -> None:
+    if any(torch._C._functorch.is_legacy_batchedtensor(a) for a in arrays):
+        raise EngineError(
+            "regard has no batched cotangents of torch's old vmap (is_grads_batched=True, "
+            "vectorize=True); use torch.func: vmap(vjp(attend, q, k, v)[1]) or jacrev"
+        )
+
+
+def _differentiable(engine: ModuleType) -> bool:
+    return getattr(engine, "differentiable", False)
+
+
+class Attention(torch.autograd.Function):
+    """The value of a step, with its derivatives."""
+
+    @staticmethod
+    def forward(step: Step, *arrays: Any) -> tuple[Any, ...]:
+        """The value, of plain tensors."""
+        return tuple(step.result(arrays))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        """Keep what the derivatives need: the inputs."""
+        ctx.step = inputs[0]
+        ctx.save_for_backward(*inputs[1:])
+        ctx.save_for_forward(*inputs[1:])
+        ctx.smooth = [o.is_floating_point() for o in output]
+        ctx.mark_non_differentiable(*(o for o in output if not o.is_floating_point()))
+
+    @staticmethod
+    def backward(ctx: Any, *along: Any) -> tuple[Any, ...]:
+        """The gradients of the arrays that want one."""
+        _refuse_old_vmap(along)
+        arrays, masks = ctx.saved_tensors, ctx.step.masks
+        wanted = ctx.needs_input_grad[1 + masks :]
+        cotangents = [g for g, smooth in zip(along, ctx.smooth, strict=True) if smooth]
+        found = iter(_apply(ctx.step.then("vjp", wanted), *arrays, *cotangents))
+        return (*[None] * (1 + masks), *(next(found) if want else None for want in wanted))
+
+    @staticmethod
+    def jvp(ctx: Any, *along: Any) -> tuple[Any, ...]:
+        """The tangents of the outputs."""
+        arrays, masks = ctx.saved_tensors, ctx.step.masks
+        tangents = [
+            torch.zeros_like(a) if t is None else t
+            for a, t in zip(arrays[masks:], along[1 + masks :], strict=True)
+        ]
+        found = iter(_apply(ctx.step.then("jvp"), *arrays, *tangents))
+        return tuple(next(found) if smooth else None for smooth in ctx.smooth)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], step: Step, *arrays: Any) -> tuple[Any, Any]:
+        """One more leading axis."""
+        moved = [
+            a.expand(info.batch_size, *a.shape) if dim is None else a.movedim(dim, 0)
+            for a, dim in zip(arrays, in_dims[1:], strict=True)
+        ]
+        outputs = _apply(replace(step, kept=[]), *moved)
+        return outputs, (0,) * len(outputs)
+
+
+_apply: Any = Attention.apply
+
+
+def compute(call: Call, engine: ModuleType, reducers: Sequence[Reducer]) -> list[Any]:
+    """What ``engine`` answers, as a function that torch can differentiate and map."""
+    arrays, join = call.split()
+    floats = len(passes.floats(call))
+    dual = any(has_tangent(a) for a in arrays)
+    step = Step(join, len(arrays) - floats, floats, engine, reducers, dual)
+    return list(_apply(step, *arrays))
