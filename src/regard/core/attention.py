@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from regard._errors import EngineError
 from regard._shapes import Array
 from regard.core.call import check
 from regard.core.dropout import draw_seed
 from regard.core.merge import Partial
+from regard.core.modes import at_autocast, without_data
 from regard.core.plan import Plan, choose, run
 from regard.core.reducers import Lse, Mixed
 from regard.core.weights import Weights
@@ -68,6 +70,25 @@ def attend(
     >>> regard.attend(x, x, x).round(3).tolist()
     [[0.384, 0.312], [0.4, 0.3], [0.451, 0.263]]
     """
+    q, k, v = at_autocast(q, k, v)
+    if without_data(q):
+        from regard.core import traced
+
+        (output,) = traced.attend(
+            q,
+            k,
+            v,
+            mask,
+            bias=bias,
+            scale=scale,
+            softcap=softcap,
+            sink=sink,
+            start=start,
+            dropout=dropout,
+            generator=generator,
+            engine=engine,
+        )
+        return output
     call = check(
         q,
         k,
@@ -112,6 +133,12 @@ def weights(
     >>> W.shape, W[..., 2, :4].round(3).tolist()
     ((1000, 1000), [0.008, 0.006, 0.986, 0.0])
     """
+    q, k, _ = at_autocast(q, k, None)
+    if without_data(q):
+        raise EngineError(
+            "weights are asked outside of a compiled graph, and of tensors with data: put the "
+            "question in a function under torch.compiler.disable"
+        )
     call = check(
         q,
         k,
@@ -148,6 +175,24 @@ def partial(
 
     Source: Dao et al. 2022 (FlashAttention), section 3.1.
     """
+    q, k, v = at_autocast(q, k, v)
+    if without_data(q):
+        from regard.core import traced
+
+        return Partial(
+            *traced.attend(
+                q,
+                k,
+                v,
+                mask,
+                bias=bias,
+                scale=scale,
+                softcap=softcap,
+                start=start,
+                engine=engine,
+                lse=True,
+            )
+        )
     call = check(q, k, v, mask, bias=bias, scale=scale, softcap=softcap, start=start)
     reducers = [Mixed(call), Lse(call.frame)]
     output, lse = run(call, choose(call, engine, "lse").engine, reducers)

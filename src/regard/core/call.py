@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -26,7 +26,7 @@ from regard.core.arrays import all_finite
 from regard.rules.frame import Frame
 from regard.rules.masks import FARTHEST, Mask, check_mask, strip_of
 from regard.rules.ranges import Ranges
-from regard.rules.rule import Rule, flatten, rebuild
+from regard.rules.rule import Flat, Rule, flatten, rebuild
 from regard.rules.scores import Score, as_score
 
 R = TypeVar("R", bound=Rule)
@@ -103,10 +103,9 @@ class Call:
 
         if torch._C._are_functorch_transforms_active():
             return True
-        arrays = self.split()[0]
-        if torch.is_grad_enabled() and any(a.requires_grad for a in arrays):
+        if torch.is_grad_enabled() and any(a.requires_grad for a in self.floats):
             return True
-        return any(has_tangent(a) for a in arrays)
+        return any(has_tangent(a) for a in self.floats)
 
     def seen(self, frame: Frame) -> Array | None:
         """Which keys the queries of ``frame`` may attend to; None if all of them."""
@@ -127,46 +126,46 @@ class Call:
         bias = None if self.bias is None else self.bias.rows(frame, order)
         return replace(self, q=q, bias=bias, frame=frame)
 
-    def split(self) -> tuple[list[Array], Callable[[Sequence[Array]], Call]]:
-        """All arrays, the mask's first, and what puts others like them in their places.
+    @cached_property
+    def arrays(self) -> list[Array]:
+        """The mask's arrays, then those that have a derivative: q, k, v, the bias's, the sink.
 
         Each has the call's leading axes, of size 1 where it does not differ between entries, so
         that one more can be put before them.
         """
-        mask = None if self.mask is None else flatten(self.mask)
-        bias = None if self.bias is None else flatten(self.bias)
-        masks = [] if mask is None else self._full(mask.arrays, mask.axes)
-        scores = [] if bias is None else self._full(bias.arrays, bias.axes)
-        sink = [] if self.sink is None else self._full([self.sink], [1])
-        values = [] if self.v is None else [self.v]
-        hollow = replace(self, q=None, k=None, v=None, mask=None, bias=None, sink=None)
-        mask = None if mask is None else mask.with_arrays([])
-        bias = None if bias is None else bias.with_arrays([])
-        m, n = len(masks), len(masks) + 2 + len(values)
+        masks = [] if self.mask is None else self._full(flatten(self.mask))
+        return [*masks, *self.floats]
 
-        def join(arrays: Sequence[Array]) -> Call:
-            q, k, *v = arrays[m:n]
-            return replace(
-                hollow,
-                q=q,
-                k=k,
-                v=v[0] if v else None,
-                mask=None if mask is None else rebuild(mask.with_arrays(list(arrays[:m]))),
-                bias=None
-                if bias is None
-                else rebuild(bias.with_arrays(list(arrays[n : n + len(scores)]))),
-                sink=arrays[n + len(scores)] if sink else None,
-            )
+    @cached_property
+    def floats(self) -> list[Array]:
+        """The last of ``arrays``: those that have a derivative."""
+        scores = [] if self.bias is None else self._full(flatten(self.bias))
+        sink = None if self.sink is None else self._leading(self.sink, 1)
+        return [a for a in (self.q, self.k, self.v, *scores, sink) if a is not None]
 
-        return [*masks, self.q, self.k, *values, *scores, *sink], join
+    def with_arrays(self, arrays: Sequence[Array]) -> Call:
+        """The same call with other ``arrays``, which may have more leading axes."""
+        rest = list(arrays)
+        mask = None if self.mask is None else _rebuilt(self.mask, rest)
+        q, k = rest.pop(0), rest.pop(0)
+        v = None if self.v is None else rest.pop(0)
+        bias = None if self.bias is None else _rebuilt(self.bias, rest)
+        sink = None if self.sink is None else rest.pop(0)
+        return replace(self, q=q, k=k, v=v, mask=mask, bias=bias, sink=sink)
 
-    def _full(self, arrays: Sequence[Array], axes: Sequence[int]) -> list[Array]:
-        """With all leading axes there."""
-        lead = len(self.sizes.lead)
-        return [
-            self.xp.reshape(a, ((1,) * (lead + own - a.ndim) + tuple(a.shape)))
-            for a, own in zip(arrays, axes, strict=True)
-        ]
+    def hollow(self) -> Call:
+        """The same call with its arrays' places kept and no data, so that it holds on to none."""
+        empty = self.xp.empty((0,), dtype=self.xp.float32, device=self.frame.device)
+        return self.with_arrays([empty] * len(self.arrays))
+
+    def _full(self, flat: Flat) -> list[Array]:
+        return [self._leading(a, own) for a, own in zip(flat.arrays, flat.axes, strict=True)]
+
+    def _leading(self, array: Array, own: int) -> Array:
+        """``array`` with all leading axes before its ``own``."""
+        missing = len(self.sizes.lead) + own - array.ndim
+        shape = (1,) * missing + tuple(array.shape)
+        return self.xp.reshape(array, shape) if missing else array
 
     def finish(self, result: Array, axes: int) -> Array:
         """``result`` without the head axis, ``axes`` from the end, where the call was 2-D."""
@@ -247,6 +246,14 @@ def _score(q: Array, bias: Score | Array, frame: Frame) -> Score:
         check_devices(q=q, bias=array)
     score.check(frame)
     return score
+
+
+def _rebuilt(rule: R, arrays: list[Array]) -> R:
+    """``rule`` with the first of ``arrays``, which are taken from the list."""
+    flat = flatten(rule)
+    n = len(flat.arrays)
+    own, arrays[:] = arrays[:n], arrays[n:]
+    return cast(R, rebuild(flat.with_arrays(own))) if n else rule
 
 
 def _at_home(rule: R, frame: Frame) -> R:

@@ -8,7 +8,7 @@ differentiate once (``differentiable``) does that where it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from regard._errors import EngineError
 from regard.core import passes, tiles
 from regard.core.call import Call, has_tangent
+from regard.core.modes import exactly
 from regard.core.reducers import Reducer
 
 
@@ -25,12 +26,12 @@ from regard.core.reducers import Reducer
 class Step:
     """What to compute of a call's arrays: its answer, or a derivative of that."""
 
-    join: Callable[[Sequence[Any]], Call]
-    """Puts arrays in their places in the call: those of the mask, then ``passes.floats``."""
+    hollow: Call
+    """The call, of whose arrays only the places count."""
     masks: int
     """How many of the arrays are the mask's."""
     floats: int
-    """How many of them are ``passes.floats``; then come the derivatives' own."""
+    """How many of them are ``Call.floats``; then come the derivatives' own."""
     engine: ModuleType
     reducers: Sequence[Reducer]
     dual: bool
@@ -46,19 +47,23 @@ class Step:
 
     def result(self, arrays: Sequence[Any]) -> list[Any]:
         """Its value: ``arrays`` are the call's, then one set for each derivative."""
+        with exactly(arrays[-1]):
+            return self._result(arrays)
+
+    def _result(self, arrays: Sequence[Any]) -> list[Any]:
         masks, rest = list(arrays[: self.masks]), list(arrays[self.masks :])
         n = self.floats
-        call = self.join([*masks, *rest[:n]])
+        call = self.hollow.with_arrays([*masks, *rest[:n]])
         if not self.path:
             if self.dual:  # torch wants the tangent to be laid out as the value is
                 return [o.clone(memory_format=torch.contiguous_format) for o in self._value(call)]
-            if _differentiable(self.engine) and any(a.requires_grad for a in rest):
+            if self._torch_can and any(a.requires_grad for a in rest):
                 self.kept[:] = [self._graph(call)]
                 return [output.detach() for output in self.kept[0][1]]
             return self._value(call)
-        if len(self.path) == 1 and self.path[0][0] == "vjp" and _differentiable(self.engine):
+        if len(self.path) == 1 and self.path[0][0] == "vjp" and self._torch_can:
             return self._torch_gradients(call, self.path[0][1], rest[n:])
-        module: Any = tiles if _differentiable(self.engine) else self.engine
+        module: Any = self.engine if hasattr(self.engine, "pass_of") else tiles
         function: passes.Pass = module.pass_of(call, self.reducers)
         inputs, taken = rest[:n], n
         for kind, wanted in self.path:
@@ -71,28 +76,29 @@ class Step:
             inputs = rest[:taken]
         return function.run(inputs)
 
+    @property
+    def _torch_can(self) -> bool:
+        """Whether torch itself can give the engine's first gradient: of an output without lse."""
+        return getattr(self.engine, "differentiable", False) and len(self.reducers) == 1
+
     def _value(self, call: Call) -> list[Any]:
         return list(self.engine.compute(call, self.reducers))
 
     def _graph(self, call: Call) -> tuple[list[Any], list[Any]]:
         """Leaves of their own for the call's arrays, and what the engine makes of them."""
-        masks, own = self._masks_of(call), passes.floats(call)
-        leaves = [a.detach().requires_grad_(a.requires_grad) for a in own]
+        leaves = [a.detach().requires_grad_(a.requires_grad) for a in call.floats]
         with torch.enable_grad():
-            return leaves, self._value(self.join([*masks, *leaves]))
-
-    def _masks_of(self, call: Call) -> list[Any]:
-        return call.split()[0][: self.masks]
+            return leaves, self._value(call.with_arrays([*call.arrays[: self.masks], *leaves]))
 
     def _torch_gradients(self, call: Call, wanted: Sequence[bool], along: list[Any]) -> list[Any]:
         if self.kept:
             leaves, outputs = self.kept.pop()
         else:
             flagged = [
-                a.detach().requires_grad_(want)
-                for a, want in zip(passes.floats(call), wanted, strict=True)
+                a.detach().requires_grad_(want) for a, want in zip(call.floats, wanted, strict=True)
             ]
-            leaves, outputs = self._graph(self.join([*self._masks_of(call), *flagged]))
+            masks = call.arrays[: self.masks]
+            leaves, outputs = self._graph(call.with_arrays([*masks, *flagged]))
         to = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
         return list(
             torch.autograd.grad(outputs, to, along, allow_unused=True, materialize_grads=True)
@@ -105,10 +111,6 @@ def _refuse_old_vmap(arrays: Sequence[Any]) -> None:
             "regard has no batched cotangents of torch's old vmap (is_grads_batched=True, "
             "vectorize=True); use torch.func: vmap(vjp(attend, q, k, v)[1]) or jacrev"
         )
-
-
-def _differentiable(engine: ModuleType) -> bool:
-    return getattr(engine, "differentiable", False)
 
 
 class Attention(torch.autograd.Function):
@@ -165,8 +167,23 @@ _apply: Any = Attention.apply
 
 def compute(call: Call, engine: ModuleType, reducers: Sequence[Reducer]) -> list[Any]:
     """What ``engine`` answers, as a function that torch can differentiate and map."""
-    arrays, join = call.split()
-    floats = len(passes.floats(call))
-    dual = any(has_tangent(a) for a in arrays)
-    step = Step(join, len(arrays) - floats, floats, engine, reducers, dual)
+    arrays, step = _step(call, engine, reducers)
     return list(_apply(step, *arrays))
+
+
+def gradients(
+    call: Call,
+    engine: ModuleType,
+    reducers: Sequence[Reducer],
+    along: Sequence[Any],
+    wanted: Sequence[bool],
+) -> list[Any]:
+    """Of plain tensors: the gradients ``wanted`` of ``Call.floats``, for these cotangents."""
+    arrays, step = _step(call, engine, reducers)
+    return step.then("vjp", wanted).result([*arrays, *along])
+
+
+def _step(call: Call, engine: ModuleType, reducers: Sequence[Reducer]) -> tuple[list[Any], Step]:
+    arrays, floats = call.arrays, len(call.floats)
+    dual = any(has_tangent(a) for a in arrays)
+    return arrays, Step(call.hollow(), len(arrays) - floats, floats, engine, reducers, dual)

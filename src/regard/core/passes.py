@@ -17,7 +17,6 @@ from regard._shapes import Array
 from regard.core.call import Call
 from regard.core.reducers import Output, Reducer, Strip
 from regard.rules.frame import Frame
-from regard.rules.rule import flatten
 from regard.rules.scores import WHOLE, Place
 
 
@@ -101,16 +100,13 @@ def of(
     return Pass(call.xp, call.frame.device, dtype, frames, reads, fn, writes, outputs)
 
 
-def floats(call: Call) -> list[Array]:
-    """The arrays of a call that have a derivative, in the order that its passes take them in."""
-    bias = [] if call.bias is None else flatten(call.bias).arrays
-    return [a for a in (call.q, call.k, call.v, *bias, call.sink) if a is not None]
-
-
 def vjp(base: Pass, inputs: Sequence[Array], wanted: Sequence[bool]) -> Pass:
     """From ``inputs`` and the cotangents of the smooth outputs to the gradients ``wanted``."""
     import torch
 
+    with torch.enable_grad():
+        on = torch.zeros((), requires_grad=True).exp().requires_grad
+    assert on, "torch's autograd is off here: every gradient would be a silent zero"
     base = _linear(base, inputs)
     live = [i for i, output in enumerate(base.outputs) if output.smooth]
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from regard._errors import EngineError
 from regard.core.call import Call
 from regard.core.engines import formula, sdpa, tiles
+from regard.core.modes import exactly
 from regard.core.reducers import Reducer
 
 Want: TypeAlias = Literal["output", "lse", "weights"]
@@ -60,6 +61,7 @@ def run(call: Call, engine: str, reducers: Sequence[Reducer]) -> list[Any]:
 
         found = derivatives.compute(call, ENGINES[engine], reducers)
     else:
-        found = ENGINES[engine].compute(call, reducers)
+        with exactly(call.q):
+            found = ENGINES[engine].compute(call, reducers)
     rest = iter(found)
     return [reducer.result(*(next(rest) for _ in reducer.outputs())) for reducer in reducers]

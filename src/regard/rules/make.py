@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError, ValueRangeError
-from regard._shapes import Array, count, dtype_name, whole_numbers
+from regard._shapes import Array, count, dtype_name, in_graph, whole_numbers
 from regard.rules.apart import Documents, Packed
 from regard.rules.masks import (
     Causal,
@@ -89,6 +89,8 @@ def lengths(stop: Any, start: Any = 0) -> Mask:
     >>> lengths([3, 5])
     lengths([3, 5])
     """
+    if in_graph():  # the numbers are not known yet: the operator in the graph checks them
+        return Lengths(*_tensors(stop, start))
     stops, starts = whole_numbers("stop", stop), whole_numbers("start", start)
     for name, array in (("stop", stops), ("start", starts)):
         if np.any(array < 0):
@@ -116,20 +118,45 @@ def documents(ids: Any = None, *, lengths: Any = None, cumulative: Any = None) -
         raise ValueRangeError(
             f"documents takes one of ids, lengths=, cumulative=, but {len(given)} came"
         )
+    if in_graph():
+        return _documents_in_graph(ids, lengths, cumulative)
     if lengths is not None:
         sizes = whole_numbers("lengths", lengths)
-        if sizes.ndim != 1 or np.any(sizes < 1):
-            raise ValueRangeError("lengths must be a list of sizes of 1 or more, such as [3, 2]")
+        if sizes.ndim != 1 or np.any(sizes < 0):
+            raise ValueRangeError("lengths must be a list of sizes of 0 or more, such as [3, 2]")
         cumulative = np.concatenate([[0], np.cumsum(sizes)])
     if cumulative is not None:
         edges = whole_numbers("cumulative", cumulative)
-        if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or np.any(np.diff(edges) < 1):
+        if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or np.any(np.diff(edges) < 0):
             raise ValueRangeError(
-                "cumulative must begin with 0 and rise to S, such as [0, 3, 5], but it is "
+                "cumulative must begin with 0 and not fall up to S, such as [0, 3, 5], but it is "
                 f"{np.array2string(edges, threshold=8)}"
             )
         return Packed(edges)
     return _documents_by_id(whole_numbers("ids", ids))
+
+
+def _documents_in_graph(ids: Any, lengths: Any, cumulative: Any) -> Mask:
+    if ids is not None:
+        return Documents(*_tensors(ids))
+    if cumulative is not None:
+        return Packed(*_tensors(cumulative))
+    import torch
+
+    (sizes,) = _tensors(lengths)
+    edges: Any = torch.nn.functional.pad(torch.cumsum(sizes, 0), (1, 0))
+    return Packed(edges)
+
+
+def _tensors(*values: Any) -> list[Any]:
+    import torch
+
+    return [
+        torch.full((), value, dtype=torch.int64)
+        if isinstance(value, int)
+        else torch.as_tensor(value)
+        for value in values
+    ]
 
 
 def _documents_by_id(ids: NDArray[np.int64]) -> Documents:

@@ -7,11 +7,13 @@ the same rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from regard._shapes import Array
+
+NO_MAKERS: Mapping[str, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -52,33 +54,38 @@ class Rule:
 
 def flatten(rule: Rule) -> Flat:
     """``rule`` in its parts."""
-    text, flat = type(rule).__name__, Flat("", [], [], [], [], [])
+    names: list[str] = []
+    flat = Flat("", [], [], [], [], [])
+    _take_apart(rule, names, flat)
+    return Flat(
+        " ".join(names), flat.numbers, flat.positions, flat.arrays, flat.axes, flat.functions
+    )
+
+
+def _take_apart(rule: Rule, names: list[str], flat: Flat) -> None:
+    names.append(type(rule).__name__)
     for name in rule.rules:
-        part = flatten(getattr(rule, name))
-        text = f"{text} {part.text}"
-        flat.numbers.extend(part.numbers)
-        flat.positions.extend(part.positions)
-        flat.arrays.extend(part.arrays)
-        flat.axes.extend(part.axes)
-        flat.functions.extend(part.functions)
+        _take_apart(getattr(rule, name), names, flat)
     flat.numbers.extend([getattr(rule, name) for name in rule.numbers])
     flat.positions.extend([getattr(rule, name) for name in rule.positions])
     flat.arrays.extend([getattr(rule, name) for name in rule.arrays])
     flat.axes.extend(rule.arrays.values())
     flat.functions.extend([getattr(rule, name) for name in rule.functions])
-    return replace(flat, text=text)
 
 
-def rebuild(flat: Flat) -> Any:
-    """The rule of these parts."""
+def rebuild(flat: Flat, makers: Mapping[str, Callable[..., Any]] = NO_MAKERS) -> Any:
+    """The rule of these parts; ``makers`` make some kinds in place of their classes."""
     parts = (flat.numbers, flat.positions, flat.arrays, flat.functions)
-    return _build(iter(flat.text.split()), *map(iter, parts))
+    return _build(iter(flat.text.split()), makers, *map(iter, parts))
 
 
-def _build(names: Iterator[str], *parts: Iterator[Any]) -> Any:
-    kind = Rule.kinds[next(names)]
-    fields = {name: _build(names, *parts) for name in kind.rules}
+def _build(
+    names: Iterator[str], makers: Mapping[str, Callable[..., Any]], *parts: Iterator[Any]
+) -> Any:
+    name = next(names)
+    kind = Rule.kinds[name]
+    fields = {part: _build(names, makers, *parts) for part in kind.rules}
     own = (kind.numbers, kind.positions, kind.arrays, kind.functions)
     for wanted, part in zip(own, parts, strict=True):
-        fields |= {name: next(part) for name in wanted}
-    return kind(**fields)
+        fields |= {field: next(part) for field in wanted}
+    return makers.get(name, kind)(**fields)

@@ -6,6 +6,7 @@ is asked for one strip of the matrix at a time, and reads the positions from the
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -104,10 +105,11 @@ class Alibi(Score):
     arrays: ClassVar[dict[str, int]] = {"slopes": 1}
 
     def check(self, frame: Frame) -> None:
-        if self.slopes.shape[-1] != frame.sizes.H:
+        lead = tuple(self.slopes.shape[:-1])
+        if lead not in ((), frame.sizes.lead) or self.slopes.shape[-1] != frame.sizes.H:
             raise ShapeError(
-                f"alibi(...) must have one slope a query head, H = {frame.sizes.H}, but it has "
-                f"{self.slopes.shape[-1]}"
+                f"alibi(slopes) must have one slope a query head, shape ({frame.sizes.H},), or "
+                f"that for each batch entry, but its shape is {tuple(self.slopes.shape)}"
             )
 
     def strip(self, frame: Frame, pieces: list[Array]) -> Array:
@@ -166,6 +168,48 @@ class Relative(Score):
 
     def __repr__(self) -> str:
         return f"relative(<{' × '.join(map(str, self.table.shape))}>)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class T5(Score):
+    """See :func:`t5_relative`; ``weight`` (…, buckets, H)."""
+
+    weight: Array
+    both_ways: int
+    farthest: int
+    arrays: ClassVar[dict[str, int]] = {"weight": 2}
+    numbers = ("both_ways", "farthest")
+
+    def check(self, frame: Frame) -> None:
+        if self.weight.shape[-1] != frame.sizes.H:
+            raise ShapeError(
+                f"t5_relative(weight) must have one column a query head, H = {frame.sizes.H}, but "
+                f"its weight is {tuple(self.weight.shape)}"
+            )
+
+    def strip(self, frame: Frame, pieces: list[Array]) -> Array:
+        xp, (weight,) = frame.xp, pieces
+        far = np.arange(-self.farthest, self.farthest + 1)
+        buckets = self.buckets(far)
+        table = xp.matrix_transpose(xp.take(weight, frame.move(buckets), axis=-2))
+        return Relative(table).strip(frame, [table])
+
+    def buckets(self, distance: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The bucket of each distance j − i: exact while near, then logarithmic."""
+        n = self.weight.shape[-2]
+        half = n // 2 if self.both_ways else n
+        after = np.where(distance > 0, half, 0) if self.both_ways else 0
+        near = np.abs(distance) if self.both_ways else np.maximum(-distance, 0)
+        exact = half // 2
+        # In float32, where T5 computed it: a bucket's edge must fall on the same side.
+        share = np.log(np.maximum(near, 1).astype(np.float32) / exact) / np.float32(
+            math.log(self.farthest / exact)
+        )
+        logarithmic = np.minimum(exact + (share * (half - exact)).astype(np.int64), half - 1)
+        return np.asarray(after + np.where(near < exact, near, logarithmic))
+
+    def __repr__(self) -> str:
+        return f"t5_relative(<{' × '.join(map(str, self.weight.shape))}>)"
 
 
 @dataclass(frozen=True)

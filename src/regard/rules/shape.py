@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from regard._errors import ShapeError, ValueRangeError
 from regard._shapes import Array, check_dtypes, count, namespace
-from regard.rules.scores import Alibi, Relative, Score
+from regard.rules.scores import T5, Alibi, Relative, Score, as_score
 
 
 def alibi(heads: int | Array) -> Score:
-    """A penalty that grows with the distance: bias_ij = −m_h · |i − j|, one slope m a head.
+    """A penalty that grows with the distance, by one slope a head.
 
     ::
 
+        bias_ij = −m_h · |i − j|
         m_h = 2^(−8 h / H),  h = 1 … H      (H a power of two; else as the paper's code fills up)
 
     Args:
-        heads: H, for the paper's slopes, or an array (H,) of your own, which may be learned.
+        heads: H, for the paper's slopes, or an array (H,) or (…, H) of your own, which may be
+            learned.
 
     Raises:
         ValueRangeError: H below 1.
@@ -38,10 +36,6 @@ def alibi(heads: int | Array) -> Score:
         slopes: Array = heads
         namespace(slopes=slopes)
         check_dtypes(slopes=slopes)
-        if slopes.ndim != 1:
-            raise ShapeError(
-                f"slopes must be one number a head, shape (H,), but it is {tuple(slopes.shape)}"
-            )
         return Alibi(slopes)
     return Alibi(np.array(_slopes(count("heads", heads, at_least=1)), np.float32))
 
@@ -104,9 +98,9 @@ def t5_relative(weight: Array, *, bidirectional: bool = True, max_distance: int 
 
     >>> import numpy as np, regard
     >>> regard.t5_relative(np.zeros((32, 8)))
-    relative(<8 × 257>)
+    t5_relative(<32 × 8>)
     """
-    xp = namespace(weight=weight)
+    namespace(weight=weight)
     check_dtypes(weight=weight)
     if weight.ndim != 2:
         raise ShapeError(f"weight must be (buckets, H), but it is {tuple(weight.shape)}")
@@ -118,24 +112,20 @@ def t5_relative(weight: Array, *, bidirectional: bool = True, max_distance: int 
             f"and there must be at least {4 if bidirectional else 2} buckets, but max_distance is "
             f"{far} and weight has {buckets}"
         )
-    from array_api_compat import device
-
-    index = t5_bucket(np.arange(-far, far + 1), buckets, bidirectional, far)
-    rows = xp.take(weight, xp.asarray(index, device=device(weight)), axis=0)
-    return Relative(xp.matrix_transpose(rows))
+    return T5(weight, int(bidirectional), far)
 
 
-def t5_bucket(
-    distance: NDArray[np.int64], buckets: int, bidirectional: bool, max_distance: int
-) -> NDArray[Any]:
-    """The bucket of each distance j − i: exact while near, then logarithmic."""
-    half = buckets // 2 if bidirectional else buckets
-    after = np.where(distance > 0, half, 0) if bidirectional else 0
-    near = np.abs(distance) if bidirectional else np.maximum(-distance, 0)
-    exact = half // 2
-    # In float32, where T5 computed it: a bucket's edge must fall on the same side.
-    share = np.log(np.maximum(near, 1).astype(np.float32) / exact) / np.float32(
-        math.log(max_distance / exact)
-    )
-    logarithmic = exact + (share * (half - exact)).astype(np.int64)
-    return after + np.where(near < exact, near, np.minimum(logarithmic, half - 1))
+def dense(array: Array) -> Score:
+    """An array as a score: bias_ij = array[…, h, i, j].
+
+    ``bias=array`` means the same, and so does ``alibi(8) + array``; inside a compiled function,
+    where torch takes that sum for its own, write ``alibi(8) + dense(array)``.
+
+    Args:
+        array: any shape that broadcasts to (…, H, T, S), at least (T, S).  It may be learned.
+
+    >>> import numpy as np
+    >>> alibi(2) + dense(np.zeros((3, 3)))
+    alibi(<2 slopes>) + <3 × 3 bias>
+    """
+    return as_score(array)

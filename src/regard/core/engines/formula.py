@@ -24,7 +24,7 @@ def refuses(call: Call, want: str) -> str | None:
 def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     """Every reducer's arrays; output and lse by ``formula.attend`` itself."""
     if call.v is None or any(type(reducer) not in (Mixed, Lse) for reducer in reducers):
-        return pass_of(call, reducers).run(passes.floats(call))
+        return pass_of(call, reducers).run(call.floats)
     xp, frame = call.xp, call.frame
     bias, sink = None if call.bias is None else call.bias.over(frame), call.sink
     output, lse = formula.attend(

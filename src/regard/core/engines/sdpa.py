@@ -18,7 +18,7 @@ name = "sdpa"
 why = "torch's own attention; for finite inputs it keeps the contract"
 
 differentiable = True
-"""torch differentiates it once; tiles gives the derivatives beyond."""
+"""torch differentiates its output once; tiles gives the other derivatives."""
 DENSE = 1 << 25
 """Entries of a dense mask (5 bytes each) above which ``auto`` prefers linear memory."""
 SPARSE = 0.25
@@ -173,8 +173,6 @@ def _refuses_lse(call: Call) -> str | None:
         return "this torch has no kernel that returns lse"
     if call.q.device.type != "cpu":
         return "it returns lse on the CPU only"
-    if call.differentiated:
-        return "it returns lse without a derivative only"
     if call.sizes.group != 1:
         return "it returns lse only where each query head has a key head of its own"
     return None

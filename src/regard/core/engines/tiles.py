@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard._shapes import Array
-from regard.core import passes, tiles
+from regard.core import tiles
 from regard.core.call import Call
 from regard.core.reducers import Reducer
 
@@ -22,4 +22,4 @@ def refuses(call: Call, want: str) -> str | None:
 
 def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     """Every reducer's arrays, in one pass over the strips."""
-    return pass_of(call, reducers).run(passes.floats(call))
+    return pass_of(call, reducers).run(call.floats)

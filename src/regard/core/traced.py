@@ -1,0 +1,352 @@
+"""Attention inside a compiled or exported graph, and of tensors without data: one opaque operator.
+
+A graph cannot hold a mask value, key ranges or a choice of engine.  So the call goes into it whole,
+in its parts: tensors, whole numbers and a text.  When the graph runs, the operator puts the call
+together again, checks it and computes it as outside of a graph; lengths and everything that a mask
+says of positions may differ each time without a new compilation.
+
+Forward mode cannot pass through such an operator (torch would take its tangent for zero), so it is
+refused here by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard._errors import EngineError, KindError
+from regard._shapes import sizes_of
+from regard.core import derivatives
+from regard.core.call import Call, check
+from regard.core.plan import ENGINES, choose, run
+from regard.core.reducers import Lse, Mixed, Reducer
+from regard.rules.make import documents, lengths
+from regard.rules.masks import Keep, Mask, Not, Pair, Where, check_mask
+from regard.rules.rule import Flat, flatten, rebuild
+from regard.rules.scores import as_score
+
+MAKERS: Mapping[str, Callable[..., Any]] = {
+    "Lengths": lengths,
+    "Documents": documents,
+    "Packed": documents,
+}
+"""What a graph makes unchecked, since its numbers are not known there, is checked by these."""
+
+PARTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor[] scores, Tensor? sink, Tensor[] masks, "
+    "Tensor[] positions, Tensor? start, Tensor? seed, SymInt[] numbers, SymInt[] score_numbers, "
+    "str text, str score_text, float? scale, float? softcap, float dropout, str engine, bool lse, "
+    "int outer"
+)
+"""A call in its parts, as ``Parts`` names them."""
+
+
+class Parts(NamedTuple):
+    """A call in its parts, as the operator takes them."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    scores: list[Tensor]
+    sink: Tensor | None
+    masks: list[Tensor]
+    positions: list[Tensor]
+    start: Tensor | None
+    seed: Tensor | None
+    numbers: list[int]
+    score_numbers: list[int]
+    text: str
+    score_text: str
+    scale: float | None
+    softcap: float | None
+    dropout: float
+    engine: str
+    lse: bool
+    outer: int
+    """How many leading axes vmap has added."""
+
+    @property
+    def floats(self) -> list[Tensor]:
+        """What has a derivative."""
+        return [a for a in (self.q, self.k, self.v, *self.scores, self.sink) if a is not None]
+
+    def call(self) -> tuple[Call, str, list[Reducer]]:
+        """The call, put together and checked, its engine, and what is asked of it."""
+        first = (0,) * self.outer
+        rule = Flat(
+            self.text,
+            list(self.numbers),
+            list(self.positions),
+            [m[first] for m in self.masks],
+            [],
+            [],
+        )
+        score = Flat(
+            self.score_text, list(self.score_numbers), [], [s[first] for s in self.scores], [], []
+        )
+        call = check(
+            self.q[first],
+            self.k[first],
+            self.v[first],
+            rebuild(rule, MAKERS) if self.text else None,
+            bias=rebuild(score) if self.score_text else None,
+            scale=self.scale,
+            softcap=self.softcap,
+            sink=None if self.sink is None else self.sink[first],
+            start=self.start,
+            dropout=self.dropout,
+        )
+        call = call if self.seed is None else replace(call, seed=int(self.seed))
+        if self.outer:
+            given = zip([*self.masks, *self.floats], call.arrays, strict=True)
+            call = call.with_arrays([g.reshape(*g.shape[: self.outer], *a.shape) for g, a in given])
+        reducers: list[Reducer] = [Mixed(call)]
+        if self.lse:
+            reducers.append(Lse(call.frame))
+        return call, choose(call, self.engine, "lse" if self.lse else "output").engine, reducers
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask | None,
+    *,
+    bias: Any = None,
+    scale: float | None,
+    softcap: float | None,
+    sink: Any = None,
+    start: Any,
+    dropout: float = 0.0,
+    generator: Any = None,
+    engine: str,
+    lse: bool = False,
+) -> list[Tensor]:
+    """The output (and lse) of a call, as a node of the graph that is being made."""
+    check_mask(mask)
+    begins = None if start is None else torch.as_tensor(start)
+    rule = None if mask is None else flatten(_without_functions(mask, q, k, begins))
+    score = None if bias is None else flatten(as_score(bias))
+    if sink is not None and not isinstance(sink, Tensor):
+        sink = torch.full((), float(sink), dtype=q.dtype, device=q.device)
+    parts = Parts(
+        q,
+        k,
+        v,
+        scores=[] if score is None else [_as_tensor(a, q) for a in score.arrays],
+        sink=sink,
+        masks=[] if rule is None else [torch.as_tensor(a, device=q.device) for a in rule.arrays],
+        positions=[] if rule is None else [torch.as_tensor(a) for a in rule.positions],
+        start=begins,
+        seed=_seed(dropout, generator),
+        numbers=[] if rule is None else rule.numbers,
+        score_numbers=[] if score is None else score.numbers,
+        text="" if rule is None else rule.text,
+        score_text="" if score is None else score.text,
+        scale=scale,
+        softcap=softcap,
+        dropout=float(dropout),
+        engine=engine,
+        lse=lse,
+        outer=0,
+    )
+    found: list[Tensor] = _attend(*parts)
+    return found
+
+
+def _as_tensor(array: Any, like: Tensor) -> Tensor:
+    """NumPy's constants fit every call."""
+    return array if isinstance(array, Tensor) else torch.as_tensor(array, device=like.device)
+
+
+def _seed(dropout: float, generator: Any) -> Tensor | None:
+    if not dropout:
+        return None
+    if generator is None:
+        return torch.randint(2**31, ())
+    if isinstance(generator, int):
+        return torch.full((), generator % 2**31, dtype=torch.int64)
+    raise KindError(
+        "generator must be a whole number or None inside a compiled graph, which cannot hold a "
+        f"{type(generator).__name__}"
+    )
+
+
+def _without_functions(mask: Mask, q: Tensor, k: Tensor, start: Tensor | None) -> Mask:
+    """The mask with each ``where(fn)`` as what it says of every pair: a graph holds no function."""
+    if isinstance(mask, Pair):
+        left, right = (_without_functions(m, q, k, start) for m in (mask.left, mask.right))
+        return type(mask)(left, right)
+    if isinstance(mask, Not):
+        return Not(_without_functions(mask.rule, q, k, start))
+    if not isinstance(mask, Where):
+        return mask
+    T, S = q.shape[-2], k.shape[-2]
+    first = torch.full((), S - T, device=q.device) if start is None else start.to(q.device)
+    rows = first[..., None, None] + torch.arange(T, device=q.device)[:, None]
+    rows = rows[..., None, :, :] if first.ndim else rows
+    keys = torch.arange(S, device=q.device)
+    allowed = torch.as_tensor(mask.fn(rows, keys), device=q.device)
+    return Keep(allowed.broadcast_to((*rows.shape[:-1], S)))
+
+
+def _refuse_forward_mode() -> None:
+    if torch.autograd.forward_ad._current_level >= 0:
+        raise EngineError(
+            "regard has no forward mode inside a compiled graph, where torch would take the "
+            "tangent for zero; call the function without torch.compile, or use reverse mode "
+            "(torch.func.vjp, backward)"
+        )
+
+
+@torch.library.custom_op("regard::attend", mutates_args=(), schema=f"({PARTS}) -> Tensor[]")
+def _attend(*args: Any) -> list[Tensor]:
+    _refuse_forward_mode()
+    call, engine, reducers = Parts(*args).call()
+    output, *lse = run(call, engine, reducers)
+    return [call.finish(output, 3).contiguous(), *(call.finish(x, 2).contiguous() for x in lse)]
+
+
+@_attend.register_fake
+def _attend_fake(*args: Any) -> list[Tensor]:
+    _refuse_forward_mode()
+    parts = Parts(*args)
+    q, k, v = parts.q, parts.k, parts.v
+    if q.ndim > 2:
+        sizes_of(q, k, v)
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    output = q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=v.dtype)
+    return [output, q.new_empty(q.shape[:-1], dtype=wide)] if parts.lse else [output]
+
+
+# Not a custom_op: below one, torch's autograd is off, and an engine may need it for its gradient.
+torch.library.define(
+    "regard::attend_backward", f"(Tensor[] along, bool[] wanted, {PARTS}) -> Tensor[]"
+)
+_attend_backward = torch.ops.regard.attend_backward
+
+
+def _gradients(along: list[Tensor], wanted: list[bool], *args: Any) -> list[Tensor]:
+    parts = Parts(*args)
+    call, engine, reducers = parts.call()
+    rows = call.q.shape[:-1]
+    shapes = [(*rows, parts.v.shape[-1]), rows]
+    grads = [g.reshape(shape) for g, shape in zip(along, shapes, strict=False)]
+    found = derivatives.gradients(call, ENGINES[engine], reducers, grads, wanted)
+    asked = [a for a, want in zip(parts.floats, wanted, strict=True) if want]
+    return [g.reshape(a.shape).contiguous() for g, a in zip(found, asked, strict=True)]
+
+
+def _gradients_fake(along: list[Tensor], wanted: list[bool], *args: Any) -> list[Tensor]:
+    floats = Parts(*args).floats
+    return [a.new_empty(a.shape) for a, want in zip(floats, wanted, strict=True) if want]
+
+
+torch.library.impl("regard::attend_backward", "CompositeExplicitAutograd", _gradients)
+torch.library.register_fake("regard::attend_backward", _gradients_fake)
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    tensors: list[Tensor] = []
+    ctx.places = [_put_away(x, tensors) for x in inputs]
+    ctx.save_for_backward(*tensors)
+
+
+def _put_away(x: Any, tensors: list[Tensor]) -> Any:
+    """``x`` with its tensors moved to ``tensors``: what gives it back from them."""
+    if isinstance(x, Tensor):
+        tensors.append(x)
+        at = len(tensors) - 1
+        return lambda saved: saved[at]
+    if isinstance(x, list):
+        parts = [_put_away(part, tensors) for part in x]
+        return lambda saved: [part(saved) for part in parts]
+    return lambda saved: x
+
+
+def _backward(ctx: Any, along: list[Tensor]) -> tuple[Any, ...]:
+    inputs = [place(ctx.saved_tensors) for place in ctx.places]
+    needs = ctx.needs_input_grad
+    wanted = [*needs[:3], *needs[3], *([] if inputs[4] is None else [needs[4]])]
+    grads = _attend_backward(list(along), wanted, *inputs)
+    if torch.is_grad_enabled():
+        last: Any = _Last.apply
+        grads = last(len(grads), *grads, *along, *ctx.saved_tensors)
+    found = iter(grads)
+
+    def gradient(need: Any) -> Any:
+        if isinstance(need, list | tuple):
+            return [gradient(one) for one in need]
+        return next(found) if need else None
+
+    # Beyond the fifth nothing has a derivative, but a list of tensors wants one of its length.
+    rest = [
+        [None] * len(x)
+        if isinstance(x, list) and all(isinstance(one, Tensor) for one in x)
+        else None
+        for x in inputs[5:]
+    ]
+    return (*(gradient(need) for need in needs[:5]), *rest)
+
+
+class _Last(torch.autograd.Function):
+    """The first ``n`` tensors, as something of the rest that has no derivative."""
+
+    @staticmethod
+    def forward(n: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(t.clone() for t in tensors[:n])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *along: Any) -> Any:
+        raise EngineError(
+            "regard has no second derivative inside a compiled or exported graph; call the "
+            "function itself, without torch.compile or torch.export"
+        )
+
+
+_attend.register_autograd(_backward, setup_context=_keep_for_backward)
+
+
+@_attend.register_vmap
+def _attend_vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+    mapped = _one_more_axis(info, in_dims, inputs, range(6))
+    found = _attend(*mapped, *inputs[6:-1], inputs[-1] + 1)
+    return found, [0] * len(found)
+
+
+def _gradients_vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+    mapped = _one_more_axis(info, in_dims, inputs, (0, 2, 3, 4, 5, 6, 7))
+    mapped.insert(1, inputs[1])
+    found = _attend_backward(*mapped, *inputs[8:-1], inputs[-1] + 1)
+    return found, [0] * len(found)
+
+
+torch.library.register_vmap("regard::attend_backward", _gradients_vmap)
+
+
+def _one_more_axis(info: Any, in_dims: Any, inputs: Any, which: Sequence[int]) -> list[Any]:
+    """The inputs ``which`` with the mapped axis in front; the rest may not be mapped."""
+
+    def front(x: Any, dim: Any) -> Any:
+        if isinstance(x, list):
+            return [front(*pair) for pair in zip(x, dim, strict=True)]
+        if x is None:
+            return None
+        return x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+
+    for i, (x, dim) in enumerate(zip(inputs, in_dims, strict=True)):
+        held = dim if isinstance(dim, list | tuple) else [dim]
+        if i not in which and any(d is not None for d in held):
+            raise KindError(
+                "vmap cannot map what a mask says of positions (lengths, documents, start); put "
+                f"the mapped axis among the leading ones instead, but {tuple(x.shape)} came"
+            )
+    return [front(inputs[i], in_dims[i]) for i in which]
