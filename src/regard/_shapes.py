@@ -67,12 +67,24 @@ def in_graph() -> bool:
     return torch.compiler.is_compiling()
 
 
-def namespace(**arrays: Array) -> Any:
-    """The one array library of all ``arrays`` (those that are None left out)."""
+def array_namespace(*arrays: Array) -> Any:
+    """The arrays' library, in a form that torch can put into a graph too."""
     if in_graph():
         import array_api_compat.torch as compat
 
         return compat
+    return array_api_compat.array_namespace(*arrays)
+
+
+def device(array: Array) -> Any:
+    """The array's device, likewise."""
+    return array.device if in_graph() else array_api_compat.device(array)
+
+
+def namespace(**arrays: Array) -> Any:
+    """The one array library of all ``arrays`` (those that are None left out)."""
+    if in_graph():
+        return array_namespace()
     given = {name: a for name, a in arrays.items() if a is not None}
     for name, array in given.items():
         if not array_api_compat.is_array_api_obj(array):
@@ -128,6 +140,11 @@ def whole_numbers(name: str, value: Any) -> NDArray[np.int64]:
         value = value.detach().cpu()
     try:
         array = np.asarray(value)
+    except RuntimeError:
+        raise KindError(
+            f"{name} must not be mapped by vmap: it is a number for each entry of a batch; put the "
+            "mapped axis among the leading ones instead"
+        ) from None
     except ValueError:
         raise ShapeError(f"{name} must be a rectangular array, but it is {value!r}") from None
     if array.size == 0:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
-
-from regard._shapes import Array, dtype_name
+from regard._shapes import Array, array_namespace, device, dtype_name
 
 
 def all_finite(*arrays: Array) -> bool:

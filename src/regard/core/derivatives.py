@@ -34,12 +34,12 @@ class Step:
     """How many of them are ``Call.floats``; then come the derivatives' own."""
     engine: ModuleType
     reducers: Sequence[Reducer]
-    dual: bool
-    """Whether an array carries a tangent."""
     path: tuple[tuple[str, tuple[bool, ...]], ...] = ()
     """The derivatives taken, first to last: ("vjp", which gradients are wanted) or ("jvp", ())."""
     kept: list[Any] = field(default_factory=list)
     """torch's own graph of an engine's answer, for one gradient."""
+    dual: bool = False
+    """Whether an array carries a tangent."""
 
     def then(self, kind: str, wanted: Sequence[bool] = ()) -> Step:
         """The step that takes one more derivative of this one."""
@@ -55,9 +55,7 @@ class Step:
         n = self.floats
         call = self.hollow.with_arrays([*masks, *rest[:n]])
         if not self.path:
-            if self.dual:  # torch wants the tangent to be laid out as the value is
-                return [o.clone(memory_format=torch.contiguous_format) for o in self._value(call)]
-            if self._torch_can and any(a.requires_grad for a in rest):
+            if self._torch_can and not self.dual and any(a.requires_grad for a in rest):
                 self.kept[:] = [self._graph(call)]
                 return [output.detach() for output in self.kept[0][1]]
             return self._value(call)
@@ -119,7 +117,10 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def forward(step: Step, *arrays: Any) -> tuple[Any, ...]:
         """The value, of plain tensors."""
-        return tuple(step.result(arrays))
+        found = step.result(arrays)
+        if step.dual:  # torch wants the tangent, which is contiguous, to be laid out alike
+            found = [o.clone(memory_format=torch.contiguous_format) for o in found]
+        return tuple(found)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
@@ -162,7 +163,10 @@ class Attention(torch.autograd.Function):
         return outputs, (0,) * len(outputs)
 
 
-_apply: Any = Attention.apply
+def _apply(step: Step, *arrays: Any) -> tuple[Any, ...]:
+    apply: Any = Attention.apply
+    found: tuple[Any, ...] = apply(replace(step, dual=any(has_tangent(a) for a in arrays)), *arrays)
+    return found
 
 
 def compute(call: Call, engine: ModuleType, reducers: Sequence[Reducer]) -> list[Any]:
@@ -180,10 +184,12 @@ def gradients(
 ) -> list[Any]:
     """Of plain tensors: the gradients ``wanted`` of ``Call.floats``, for these cotangents."""
     arrays, step = _step(call, engine, reducers)
-    return step.then("vjp", wanted).result([*arrays, *along])
+    # Within an operator torch's autograd is off, and both strips and engines need it here.
+    keys, on = torch._C.DispatchKey, torch._C._SetExcludeDispatchKeyGuard
+    with on(keys.AutogradFunctionality, False), on(keys.ADInplaceOrView, False):
+        return step.then("vjp", wanted).result([*arrays, *along])
 
 
 def _step(call: Call, engine: ModuleType, reducers: Sequence[Reducer]) -> tuple[list[Any], Step]:
     arrays, floats = call.arrays, len(call.floats)
-    dual = any(has_tangent(a) for a in arrays)
-    return arrays, Step(call.hollow(), len(arrays) - floats, floats, engine, reducers, dual)
+    return arrays, Step(call.hollow(), len(arrays) - floats, floats, engine, reducers)

@@ -21,9 +21,7 @@ Source: Vaswani et al. 2017, section 3.2.1; softcap: Gemma 2 (2024), section 2; 
 
 from __future__ import annotations
 
-from array_api_compat import array_namespace, device
-
-from regard._shapes import Array
+from regard._shapes import Array, array_namespace, device
 from regard.core.arrays import all_finite, constant, scalar
 
 

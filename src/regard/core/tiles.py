@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from regard._shapes import Array
+from regard._shapes import Array, array_namespace
 from regard.core import formula, passes
 from regard.core.arrays import accumulator, sink_weight
 from regard.core.call import Call

@@ -223,14 +223,12 @@ def _attend_fake(*args: Any) -> list[Tensor]:
     return [output, q.new_empty(q.shape[:-1], dtype=wide)] if parts.lse else [output]
 
 
-# Not a custom_op: below one, torch's autograd is off, and an engine may need it for its gradient.
-torch.library.define(
-    "regard::attend_backward", f"(Tensor[] along, bool[] wanted, {PARTS}) -> Tensor[]"
+@torch.library.custom_op(
+    "regard::attend_backward",
+    mutates_args=(),
+    schema=f"(Tensor[] along, bool[] wanted, {PARTS}) -> Tensor[]",
 )
-_attend_backward = torch.ops.regard.attend_backward
-
-
-def _gradients(along: list[Tensor], wanted: list[bool], *args: Any) -> list[Tensor]:
+def _attend_backward(along: list[Tensor], wanted: list[bool], *args: Any) -> list[Tensor]:
     parts = Parts(*args)
     call, engine, reducers = parts.call()
     rows = call.q.shape[:-1]
@@ -241,13 +239,20 @@ def _gradients(along: list[Tensor], wanted: list[bool], *args: Any) -> list[Tens
     return [g.reshape(a.shape).contiguous() for g, a in zip(found, asked, strict=True)]
 
 
-def _gradients_fake(along: list[Tensor], wanted: list[bool], *args: Any) -> list[Tensor]:
+@_attend_backward.register_fake
+def _attend_backward_fake(along: list[Tensor], wanted: list[bool], *args: Any) -> list[Tensor]:
     floats = Parts(*args).floats
     return [a.new_empty(a.shape) for a, want in zip(floats, wanted, strict=True) if want]
 
 
-torch.library.impl("regard::attend_backward", "CompositeExplicitAutograd", _gradients)
-torch.library.register_fake("regard::attend_backward", _gradients_fake)
+def _no_second(ctx: Any, *along: Any) -> Any:
+    raise EngineError(
+        "regard has no second derivative inside a compiled or exported graph; call the function "
+        "itself, without torch.compile or torch.export"
+    )
+
+
+_attend_backward.register_autograd(_no_second)
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -272,11 +277,7 @@ def _backward(ctx: Any, along: list[Tensor]) -> tuple[Any, ...]:
     inputs = [place(ctx.saved_tensors) for place in ctx.places]
     needs = ctx.needs_input_grad
     wanted = [*needs[:3], *needs[3], *([] if inputs[4] is None else [needs[4]])]
-    grads = _attend_backward(list(along), wanted, *inputs)
-    if torch.is_grad_enabled():
-        last: Any = _Last.apply
-        grads = last(len(grads), *grads, *along, *ctx.saved_tensors)
-    found = iter(grads)
+    found = iter(_attend_backward(list(along), wanted, *inputs))
 
     def gradient(need: Any) -> Any:
         if isinstance(need, list | tuple):
@@ -293,25 +294,6 @@ def _backward(ctx: Any, along: list[Tensor]) -> tuple[Any, ...]:
     return (*(gradient(need) for need in needs[:5]), *rest)
 
 
-class _Last(torch.autograd.Function):
-    """The first ``n`` tensors, as something of the rest that has no derivative."""
-
-    @staticmethod
-    def forward(n: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(t.clone() for t in tensors[:n])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *along: Any) -> Any:
-        raise EngineError(
-            "regard has no second derivative inside a compiled or exported graph; call the "
-            "function itself, without torch.compile or torch.export"
-        )
-
-
 _attend.register_autograd(_backward, setup_context=_keep_for_backward)
 
 
@@ -322,14 +304,12 @@ def _attend_vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any
     return found, [0] * len(found)
 
 
-def _gradients_vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+@_attend_backward.register_vmap
+def _attend_backward_vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
     mapped = _one_more_axis(info, in_dims, inputs, (0, 2, 3, 4, 5, 6, 7))
     mapped.insert(1, inputs[1])
     found = _attend_backward(*mapped, *inputs[8:-1], inputs[-1] + 1)
     return found, [0] * len(found)
-
-
-torch.library.register_vmap("regard::attend_backward", _gradients_vmap)
 
 
 def _one_more_axis(info: Any, in_dims: Any, inputs: Any, which: Sequence[int]) -> list[Any]:
@@ -342,11 +322,11 @@ def _one_more_axis(info: Any, in_dims: Any, inputs: Any, which: Sequence[int]) -
             return None
         return x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
 
-    for i, (x, dim) in enumerate(zip(inputs, in_dims, strict=True)):
+    for i, dim in enumerate(in_dims):
         held = dim if isinstance(dim, list | tuple) else [dim]
         if i not in which and any(d is not None for d in held):
             raise KindError(
                 "vmap cannot map what a mask says of positions (lengths, documents, start); put "
-                f"the mapped axis among the leading ones instead, but {tuple(x.shape)} came"
+                "the mapped axis among the leading ones instead"
             )
     return [front(inputs[i], in_dims[i]) for i in which]

@@ -184,6 +184,8 @@ def keep(array: Array) -> Mask:
     >>> ~keep(np.zeros((2, 2), bool))
     ~keep(<2 × 2 bool>)
     """
+    if in_graph():
+        return Keep(array)
     if not hasattr(array, "shape") or not hasattr(array, "dtype"):
         array = np.asarray(array)
     if dtype_name(array) != "bool":
