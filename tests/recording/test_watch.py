@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import regard
-from regard.recording import shelf
+from regard.recording import dense_masks, shelf
 from regard.recording.recording import Recording
 from regard.rules.masks import Keep, Spans
+from regard.rules.scores import Dense, Relative
 from small import need_package
 
 torch = pytest.importorskip("torch", reason="needs torch")
@@ -214,15 +215,43 @@ def test_what_is_kept_grows_with_the_text_and_not_its_square() -> None:
     assert sizes[1] == 2 * sizes[0]
 
 
-def test_dense_masks_and_biases_are_counted() -> None:
-    model = build(PAIRS["T5"], "eager")
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_a_bias_of_the_distance_is_kept_as_a_table(implementation: str) -> None:
+    model = build(PAIRS["T5"], implementation)
     with torch.no_grad(), regard.watch(model) as seen:
         model(input_ids=ids(1, 300), decoder_input_ids=ids(1, 5))
-    kept = seen[0].q.nbytes + seen[0].k.nbytes
-    bias = seen[0].options["bias"]
-    assert bias.shape == (1, 4, 300, 300)
-    assert seen[0].nbytes == kept + bias.nbytes
+    layer = seen[0]
+    bias = layer.options["bias"]
+    assert isinstance(bias, Relative)
+    assert bias.table.shape == (4, 599)
+    assert layer.nbytes == layer.q.nbytes + layer.k.nbytes + bias.table.nbytes
+    (across, *_) = (layer for layer in seen if "EncDec" in layer.name)
+    assert "bias" not in across.options  # it was zeros
 
+
+@pytest.mark.parametrize(("T", "S", "start"), [(4, 4, None), (3, 7, None), (5, 3, 0), (1, 6, 2)])
+def test_a_bias_is_read_back_where_its_queries_stand(
+    T: int, S: int, start: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense_masks, "CHUNK", 2 * S)
+    table, at = torch.randn(2, 41), S - T if start is None else start
+    far = torch.arange(S) - (at + torch.arange(T))[:, None]
+    given = table[:, far + 20][None]
+    score = dense_masks.Biases().read(given, start)
+    assert isinstance(score, Relative)
+    x, y = torch.randn(1, 2, T, 4), torch.randn(1, 2, S, 4)
+    torch.testing.assert_close(
+        regard.weights(x, y, bias=score, start=start).dense(),
+        regard.weights(x, y, bias=given).dense(),
+    )
+    other = given.clone()
+    other[0, 1, -1, -1] += 1
+    kept = dense_masks.Biases().read(other, start)
+    assert isinstance(kept, Relative if min(T, S) == 1 else Dense)
+    assert dense_masks.Biases().read(torch.zeros_like(given), start) is None
+
+
+def test_dense_masks_and_biases_are_counted() -> None:
     model = build(DECODERS["Llama"], "sdpa")
     odd = torch.rand(1, 1, 400, 400, generator=torch.Generator().manual_seed(0)) < 0.5
     odd |= torch.eye(400, dtype=torch.bool)

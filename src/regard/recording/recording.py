@@ -19,6 +19,7 @@ from regard._shapes import Array
 from regard.core.attention import weights
 from regard.core.weights import Weights
 from regard.rules import Mask
+from regard.rules.rule import Rule, flatten
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,8 +65,10 @@ def _bytes(layers: Iterable[Layer]) -> int:
     """What ``layers`` keep, an array that several of them share counted once."""
     held: dict[int, int] = {}
     for layer in layers:
-        arrays = [layer.q, layer.k, layer.options.get("bias")]
-        arrays += vars(layer.mask).values() if layer.mask is not None else ()
+        rules = [layer.mask, layer.options.get("bias")]
+        flats = [flatten(rule) for rule in rules if isinstance(rule, Rule)]
+        arrays = [layer.q, layer.k, *(a for f in flats for a in (*f.arrays, *f.positions))]
+        arrays += [rule for rule in rules if not isinstance(rule, Rule)]
         for array in arrays:
             if hasattr(array, "untyped_storage"):  # views of one tensor share what is kept
                 storage = array.untyped_storage()

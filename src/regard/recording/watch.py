@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from regard._errors import KindError
-from regard.recording.dense_masks import Masks
+from regard.recording.dense_masks import Biases, Masks
 from regard.recording.recording import Layer, Recording, Run
 from regard.rules import causal
 
@@ -38,8 +38,9 @@ def watch(model: Any, tokenizer: Any = None) -> Iterator[Recording]:
         A context manager that gives a :class:`Recording`: ``seen[13].weights`` is a
         :class:`regard.Weights` (B, H, T, S).  The recording outlives the ``with`` block and grows
         with the text, not its square, with two exceptions that are kept as dense (…, T, S) arrays:
-        what a model adds to each score (position biases such as T5's), and a mask that leaves some
-        query's keys as no one run or differs between heads; ``seen.nbytes`` counts them.  A query
+        what a model adds to each score, unless it says one thing of each distance (as T5's position
+        bias does: H × (T + S) numbers), and a mask that leaves some query's keys as no one run or
+        differs between heads; ``seen.nbytes`` counts them.  A query
         that may attend to no key (padding) is recorded as a row of zeros, where an eager model
         spreads it evenly over all keys.
 
@@ -99,7 +100,7 @@ class _Writer:
     def __init__(self, model: Any, seen: Recording) -> None:
         self.names = {module: name for name, module in model.named_modules()}
         self.seen = seen
-        self.masks = Masks()
+        self.masks, self.biases = Masks(), Biases()
         self.open: Run | None = None
 
     def begin(self, _model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -112,7 +113,7 @@ class _Writer:
     def end(self, *_: Any) -> None:
         """The model's forward has ended, or raised."""
         self.open = None
-        self.masks = Masks()
+        self.masks, self.biases = Masks(), Biases()
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """``function`` as it is, with a note taken of what it is called with."""
@@ -142,7 +143,8 @@ class _Writer:
                 mask, start = causal(), 0
         position_bias = kwargs.get("position_bias")
         if position_bias is not None:
-            bias = position_bias.detach() if bias is None else bias + position_bias.detach()
+            score = self.biases.read(position_bias, start)
+            bias = score if bias is None or score is None else score + bias
         sink = kwargs.get("s_aux", getattr(module, "sinks", None) if name == "eager" else None)
         found = {
             "scale": kwargs.get("scaling"),
