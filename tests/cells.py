@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 import regard
+from regard.core.engines import flex
 from tolerance import EPS
 
 B, H, G, T, S, D, E = 2, 4, 2, 5, 6, 4, 3
@@ -78,9 +79,14 @@ ASKED = ("output", "gradient", "second", "forward", "vmap", "compile")
 
 
 def every() -> Iterator[Cell]:
-    """All of them."""
+    """All of them; of flex, which compiles for seconds a cell, every mask and every score.
+
+    In float32 and without a derivative they are every mask with every score for flex too.
+    """
     for engine, asked, mask, score, dtype in product(ENGINES, ASKED, MASKS, SCORES, DTYPES):
-        yield Cell(mask, score, dtype, engine, asked)
+        whole = engine != "flex" or (asked, dtype) == ("output", "float32")
+        if whole or mask == "causal" or score == "plain":
+            yield Cell(mask, score, dtype, engine, asked)
 
 
 def pairwise(engines: tuple[str, ...]) -> list[Cell]:
@@ -251,7 +257,7 @@ def ask(cell: Cell, fn: Callable[..., torch.Tensor], leaves: Leaves) -> list[tor
 
 def sizes(cell: Cell, leaves: Leaves) -> list[float]:
     """How large the terms are that each score's gradient is a sum of: these may cancel."""
-    if cell.asked not in ("gradient", "second"):
+    if cell.asked not in ("gradient", "second", "compile"):
         return [0.0]
     probe = torch.zeros(B, H, T, S, dtype=torch.float64, requires_grad=True)
     output = formula(cell, torch.float64, torch.float64)(**leaves, probe=probe)
@@ -260,12 +266,16 @@ def sizes(cell: Cell, leaves: Leaves) -> list[float]:
     term = {"slopes": float((ds.abs() * far).sum((0, 2, 3)).max())}
     most = float(ds.abs().sum((0, 2, 3)).max())
     grads = [term.get(n, 0.0 if n in "qkv" else most) for n in leaves]
-    return [0.0, *grads] if cell.asked == "gradient" else grads
+    return grads if cell.asked == "second" else [0.0, *grads]
 
 
 def outcome(cell: Cell) -> str:
     """Either "agrees" or the words of the refusal; an assertion fails if it is wrong."""
     leaves = leaves_of(cell)
+    if cell.engine == "flex":  # what it has compiled is held to a number of shapes
+        flex._kernel.cache_clear()
+        flex.compiled.clear()
+        torch._dynamo.reset()
     try:
         found = ask(cell, ours(cell), leaves)
     except regard.EngineError as error:

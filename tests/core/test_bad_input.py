@@ -57,7 +57,12 @@ NAN, LOW = float("nan"), np.float32
         ((Q, K, V), {"sink": True}, regard.KindError, "sink must be a number"),
         ((Q, K, V), {"engine": ["tiles"]}, regard.EngineError, r"it is \['tiles'\]"),
         ((Q, K, V), {"dropout": 1.0}, regard.ValueRangeError, "at least 0 and below 1, but 1.0"),
-        ((Q, K, V), {"engine": "fast"}, regard.EngineError, "one of 'sdpa', 'tiles', 'formula'"),
+        (
+            (Q, K, V),
+            {"engine": "fast"},
+            regard.EngineError,
+            "one of 'sdpa', 'flex', 'tiles', 'formula'",
+        ),
         ((Q, K, V), {"engine": "sdpa"}, regard.EngineError, "it takes torch tensors only"),
     ],
 )
@@ -156,7 +161,7 @@ def test_plan_tells_which_engine_and_why() -> None:
     assert "finite inputs" in regard.plan(x, x, x).why
     weights = regard.plan(x, x, regard.causal())
     assert weights.engine == "tiles"
-    assert weights.refused == {"sdpa": "it keeps no weights"}
+    assert weights.refused == dict.fromkeys(["sdpa", "flex"], "it keeps no weights")
     narrow = regard.plan(x, x, x, regard.causal() & regard.window(4))
     assert narrow.engine == "tiles"
     assert "the mask needs 6% of them" in narrow.refused["sdpa"]

@@ -13,7 +13,6 @@ import pytest
 import regard
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")]
 
 H = 2
 
@@ -221,6 +220,34 @@ def test_export_and_save_and_load(strict: bool) -> None:
     (g,) = torch.autograd.grad(program.module()(q, lengths).sin().sum(), q, create_graph=True)
     with pytest.raises(regard.EngineError, match="no second derivative inside a compiled or exp"):
         torch.autograd.grad(g.sum(), q)
+
+
+class Everything(torch.nn.Module):
+    """Each way of saying a mask from within a graph, in one model."""
+
+    def forward(self, q: Any, n: Any, sizes: Any, edges: Any, ids: Any) -> Any:
+        skip = ~(regard.causal() & regard.where(lambda i, j: (i - j) % 2 == 1))
+        masks = [
+            skip,
+            regard.where(lambda i, j: i >= j) | regard.lengths(n, 1),
+            regard.documents(lengths=sizes),
+            regard.documents(cumulative=edges),
+            regard.documents(ids),
+            regard.keep(q[0, 0] @ q[0, 0].T > 0) & regard.prefix(3),
+        ]
+        outputs = [regard.attend(q, q, q, mask, start=torch.tensor([0, 1])) for mask in masks]
+        dropped = regard.attend(q, q, q, dropout=0.5, generator=2)
+        return torch.stack([*outputs, dropped])
+
+
+def test_every_mask_is_said_in_an_exported_graph() -> None:
+    args = (
+        x(6), torch.tensor([3, 6]), torch.tensor([2, 4]), torch.tensor([0, 5, 6]),
+        torch.tensor([0, 0, 1, 1, 1, 2]),
+    )  # fmt: skip
+    model = Everything()
+    program = torch.export.export(model, (args[0].detach(), *args[1:]), strict=False)
+    assert_same(model, program.module(), *args)
 
 
 def test_the_operators_keep_torchs_own_rules() -> None:

@@ -157,6 +157,54 @@ MUTANTS = {
         "logs.append(_sink_lse(xp, sink, parts[0]))",
         "logs.extend(_sink_lse(xp, sink, p) for p in parts)",
     ),
+    "a penalty that is a reward": (
+        "rules/test_scores",
+        "rules/scores.py",
+        "return -slopes[..., None, None]",
+        "return slopes[..., None, None]",
+    ),
+    "relative distances mirrored": (
+        "rules/test_scores",
+        "rules/scores.py",
+        "np.clip(far + n // 2, 0, n - 1)",
+        "np.clip(n // 2 - far, 0, n - 1)",
+    ),
+    "a tangent that is zero": (
+        "core/test_derivatives",
+        "core/passes.py",
+        "return _gradients(back, u, pieces[len(inputs) :], deeper)",
+        "return _gradients(back, u, [0 * p for p in pieces[len(inputs) :]], deeper)",
+    ),
+    "ties that each take all": (
+        "core/test_derivatives",
+        "core/passes.py",
+        "part / ties[i][at]",
+        "part",
+    ),
+    "gradients of what nobody wants": (
+        "core/test_derivatives",
+        "core/derivatives.py",
+        "(next(found) if want else None for want in wanted)",
+        "(next(found, None) for want in wanted)",
+    ),
+    "forward mode let through a graph": (
+        "core/test_graphs",
+        "core/traced.py",
+        "if torch.autograd.forward_ad._current_level >= 0:",
+        "if torch.autograd.forward_ad._current_level >= 9:",
+    ),
+    "autocast let in": (
+        "core/test_graphs",
+        "core/modes.py",
+        "return torch.autocast(kind, enabled=False)",
+        "return nullcontext()",
+    ),
+    "positions baked into the graph": (
+        "core/test_graphs",
+        "rules/make.py",
+        "        if isinstance(value, int)\n",
+        "        if False\n",
+    ),
 }
 
 

@@ -22,7 +22,7 @@ from regard._errors import EngineError, KindError
 from regard._shapes import sizes_of
 from regard.core import derivatives
 from regard.core.call import Call, check
-from regard.core.plan import ENGINES, choose, run
+from regard.core.plan import ENGINES, Want, choose, run
 from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.make import documents, lengths
 from regard.rules.masks import Keep, Mask, Not, Pair, Where, check_mask
@@ -74,7 +74,7 @@ class Parts(NamedTuple):
         """What has a derivative."""
         return [a for a in (self.q, self.k, self.v, *self.scores, self.sink) if a is not None]
 
-    def call(self) -> tuple[Call, str, list[Reducer]]:
+    def call(self, training: bool = False) -> tuple[Call, str, list[Reducer]]:
         """The call, put together and checked, its engine, and what is asked of it."""
         first = (0,) * self.outer
         rule = Flat(
@@ -107,7 +107,13 @@ class Parts(NamedTuple):
         reducers: list[Reducer] = [Mixed(call)]
         if self.lse:
             reducers.append(Lse(call.frame))
-        return call, choose(call, self.engine, "lse" if self.lse else "output").engine, reducers
+        want: Want = "lse" if self.lse else "output"
+        if not training:
+            return call, choose(call, self.engine, want).engine, reducers
+        with torch.enable_grad():  # an engine may refuse, or dislike, a call that wants a gradient
+            leaves = [a.detach().requires_grad_() for a in call.floats]
+            again = call.with_arrays([*call.arrays[: -len(leaves)], *leaves])
+            return call, choose(again, self.engine, want).engine, reducers
 
 
 def attend(
@@ -230,7 +236,7 @@ def _attend_fake(*args: Any) -> list[Tensor]:
 )
 def _attend_backward(along: list[Tensor], wanted: list[bool], *args: Any) -> list[Tensor]:
     parts = Parts(*args)
-    call, engine, reducers = parts.call()
+    call, engine, reducers = parts.call(training=True)
     rows = call.q.shape[:-1]
     shapes = [(*rows, parts.v.shape[-1]), rows]
     grads = [g.reshape(shape) for g, shape in zip(along, shapes, strict=False)]

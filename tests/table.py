@@ -1,0 +1,106 @@
+"""The page of the documentation that says what every cell of the contract does."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from string import ascii_lowercase
+
+from cells import ASKED, DTYPES, ENGINES, SCORES, Cell
+
+AGREES = "✓"
+HEAD = """\
+# What each engine can do
+
+Every cell of this page is a test: for each mask, each score, each dtype and each thing that torch
+may ask, the engine's answer agrees with the formula in float64, within the bound of the contract
+(✓), or the engine refuses by name, in the words of the letter. `engine="auto"` takes an engine that
+can, so it refuses nothing. The masks are: none, causal, window, prefix, lengths with an empty row,
+documents, keep, where, and joins by `&`, `|` and `~`; no cell depends on them. (flex compiles for
+seconds a cell: of its outputs in float32 every mask meets every score; of the rest every mask, and
+every score with causal.) The cells were computed on a CPU.
+
+| word | what is asked |
+|---|---|
+| output | the result |
+| gradient | of everything that is a float: q, k, v, biases, slopes, tables, sink |
+| second | the gradient of a gradient |
+| forward | forward mode: a tangent |
+| vmap | a mapped axis |
+| compile | output and gradient inside `torch.compile(fullgraph=True)` |
+
+A compiled graph has no forward mode and no second derivative; both are refused by name, whatever
+the engine.
+`make campaign` computes all cells, and `python scripts/cells.py` writes this page from them.
+"""
+
+
+def short(outcome: str) -> str:
+    """The reason alone, of an engine's refusal."""
+    found = re.fullmatch(r"engine='\w+' cannot do this call: (.*); engine='auto' .*", outcome)
+    return found[1] if found else outcome
+
+
+def render(results: dict[Cell, str]) -> str:
+    """The page, from the outcome of every cell in short words."""
+    page = [HEAD]
+    for engine in ENGINES:
+        letters: dict[str, str] = {}
+        rows = [
+            [score, *(_entry(results, letters, engine, asked, score) for asked in ASKED)]
+            for score in SCORES
+        ]
+        page += [
+            f"## {engine}\n",
+            f"| score | {' | '.join(ASKED)} |",
+            "|---" * (len(ASKED) + 1) + "|",
+        ]
+        page += [f"| {' | '.join(row)} |" for row in rows]
+        page += ["", *(f"- {letter}: {reason}" for reason, letter in letters.items())]
+        page += [""] if letters else []
+    return "\n".join(page).rstrip() + "\n"
+
+
+def _entry(
+    results: dict[Cell, str], letters: dict[str, str], engine: str, asked: str, score: str
+) -> str:
+    """One sign for all dtypes and masks, or a sign with its dtypes."""
+    by_sign: dict[str, list[str]] = defaultdict(list)
+    for dtype in DTYPES:
+        found = {
+            told
+            for cell, told in results.items()
+            if (cell.engine, cell.asked, cell.score, cell.dtype) == (engine, asked, score, dtype)
+        }
+        (told,) = found  # no cell depends on its mask
+        sign = (
+            AGREES if told == "agrees" else letters.setdefault(told, ascii_lowercase[len(letters)])
+        )
+        by_sign[sign].append(dtype)
+    if len(by_sign) == 1:
+        return next(iter(by_sign))
+    return ", ".join(f"{sign} ({' '.join(dtypes)})" for sign, dtypes in by_sign.items())
+
+
+@cache
+def _read(page: Path) -> dict[tuple[str, str, str, str], str]:
+    told: dict[tuple[str, str, str, str], str] = {}
+    for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
+        engine = section.split("\n", 1)[0]
+        reasons = dict(re.findall(r"^- (\w): (.*)$", section, re.MULTILINE))
+        for row in re.findall(r"^\| (.*) \|$", section, re.MULTILINE)[1:]:
+            score, *entries = row.split(" | ")
+            for asked, entry in zip(ASKED, entries, strict=True):
+                for part in entry.split(", "):
+                    sign, _, dtypes = part.partition(" (")
+                    for dtype in dtypes.rstrip(")").split() or DTYPES:
+                        answer = "agrees" if sign == AGREES else reasons[sign]
+                        told[engine, asked, score, dtype] = answer
+    return told
+
+
+def told(page: Path, cell: Cell) -> str:
+    """What the page says of ``cell``."""
+    return _read(page)[cell.engine, cell.asked, cell.score, cell.dtype]
