@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from functools import cache
+from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -18,7 +18,8 @@ Every cell of this page is a test: for each mask, each score, each dtype and eac
 may ask, the engine's answer agrees with the formula in float64, within the bound of the contract
 (✓), or the engine refuses by name, in the words of the letter. `engine="auto"` takes an engine that
 can, so it refuses nothing. The masks are: none, causal, window, prefix, lengths with an empty row,
-documents, keep, where, and joins by `&`, `|` and `~`; no cell depends on them. (flex compiles for
+documents, keep, where, and joins by `&`, `|` and `~`. A sign holds for all of them and for float16,
+bfloat16, float32 and float64, but where a dtype stands beneath a table. (flex compiles for
 seconds a cell: of its outputs in float32 every mask meets every score; of the rest every mask, and
 every score with causal.) The cells were computed on a CPU.
 
@@ -47,41 +48,46 @@ def render(results: dict[Cell, str]) -> str:
     """The page, from the outcome of every cell in short words."""
     page = [HEAD]
     for engine in ENGINES:
+        never = _never(results, engine)
         letters: dict[str, str] = {}
         rows = [
-            [score, *(_entry(results, letters, engine, asked, score) for asked in ASKED)]
+            [score, *(_sign(results, never, letters, engine, a, score) for a in ASKED)]
             for score in SCORES
         ]
-        page += [
-            f"## {engine}\n",
-            f"| score | {' | '.join(ASKED)} |",
-            "|---" * (len(ASKED) + 1) + "|",
-        ]
-        page += [f"| {' | '.join(row)} |" for row in rows]
-        page += ["", *(f"- {letter}: {reason}" for reason, letter in letters.items())]
-        page += [""] if letters else []
+        page += [f"## {engine}\n", f"| score | {' | '.join(ASKED)} |"]
+        page += ["|---" * (len(ASKED) + 1) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+        reasons = {letter: reason for reason, letter in letters.items()} | never
+        page += ["", *(f"- {sign}: {reason}" for sign, reason in reasons.items())]
+        page += [""] if reasons else []
     return "\n".join(page).rstrip() + "\n"
 
 
-def _entry(
-    results: dict[Cell, str], letters: dict[str, str], engine: str, asked: str, score: str
-) -> str:
-    """One sign for all dtypes and masks, or a sign with its dtypes."""
-    by_sign: dict[str, list[str]] = defaultdict(list)
+def _never(results: dict[Cell, str], engine: str) -> dict[str, str]:
+    """The dtypes that the engine refuses in every cell, and the reason."""
+    found: dict[str, str] = {}
     for dtype in DTYPES:
-        found = {
-            told
-            for cell, told in results.items()
-            if (cell.engine, cell.asked, cell.score, cell.dtype) == (engine, asked, score, dtype)
-        }
-        (told,) = found  # no cell depends on its mask
-        sign = (
-            AGREES if told == "agrees" else letters.setdefault(told, ascii_lowercase[len(letters)])
-        )
-        by_sign[sign].append(dtype)
-    if len(by_sign) == 1:
-        return next(iter(by_sign))
-    return ", ".join(f"{sign} ({' '.join(dtypes)})" for sign, dtypes in by_sign.items())
+        told = {t for c, t in results.items() if (c.engine, c.dtype) == (engine, dtype)}
+        if len(told) == 1 and told != {"agrees"}:
+            found[dtype] = told.pop()
+    return found
+
+
+def _sign(
+    results: dict[Cell, str],
+    never: dict[str, str],
+    letters: dict[str, str],
+    engine: str,
+    asked: str,
+    score: str,
+) -> str:
+    """One sign for all masks and dtypes but those that the engine never takes."""
+    (told,) = {
+        told
+        for cell, told in results.items()
+        if (cell.engine, cell.asked, cell.score) == (engine, asked, score)
+        and cell.dtype not in never
+    }
+    return AGREES if told == "agrees" else letters.setdefault(told, ascii_lowercase[len(letters)])
 
 
 @cache
@@ -89,15 +95,12 @@ def _read(page: Path) -> dict[tuple[str, str, str, str], str]:
     told: dict[tuple[str, str, str, str], str] = {}
     for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
         engine = section.split("\n", 1)[0]
-        reasons = dict(re.findall(r"^- (\w): (.*)$", section, re.MULTILINE))
+        reasons = dict(re.findall(r"^- (\w+): (.*)$", section, re.MULTILINE))
         for row in re.findall(r"^\| (.*) \|$", section, re.MULTILINE)[1:]:
-            score, *entries = row.split(" | ")
-            for asked, entry in zip(ASKED, entries, strict=True):
-                for part in entry.split(", "):
-                    sign, _, dtypes = part.partition(" (")
-                    for dtype in dtypes.rstrip(")").split() or DTYPES:
-                        answer = "agrees" if sign == AGREES else reasons[sign]
-                        told[engine, asked, score, dtype] = answer
+            score, *signs = row.split(" | ")
+            for (asked, sign), dtype in product(zip(ASKED, signs, strict=True), DTYPES):
+                answer = "agrees" if sign == AGREES else reasons[sign]
+                told[engine, asked, score, dtype] = reasons.get(dtype, answer)
     return told
 
 

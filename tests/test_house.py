@@ -368,3 +368,20 @@ def test_a_whole_file_may_not_be_skipped_either(tmp_path: Path):
     done = run(sys.executable, "-m", "pytest", "-q", cwd=tmp_path, REGARD_REQUIRE_SYSTEM="1")
     assert "1 error" in done.stdout
     assert done.returncode != 0
+
+
+FORMULAS = [
+    "alibi", "attend", "by_distance", "dense", "entropy", "mass", "merge", "partial", "received",
+    "relative", "t5_relative", "topk", "weights",
+]  # fmt: skip
+
+
+def test_every_public_function_has_an_example_and_what_computes_its_formula() -> None:
+    import regard
+
+    functions = [name for name in regard.__all__ if name[0].islower()]
+    without = [name for name in functions if ">>>" not in inspect.getdoc(getattr(regard, name))]
+    assert without == []
+    assert set(FORMULAS) <= set(functions)
+    bare = [name for name in FORMULAS if "::\n" not in inspect.getdoc(getattr(regard, name))]
+    assert bare == []

@@ -13,7 +13,8 @@ import pytest
 pytest.importorskip("torch")
 
 import cells
-from cells import ASKED, DTYPES, ENGINES, MASKS, SCORES, Cell, outcome, table
+import table
+from cells import ASKED, DTYPES, ENGINES, MASKS, SCORES, Cell, outcome
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "cells.md"

@@ -333,6 +333,7 @@ def test_autocast_casts_what_comes_in_and_nothing_within(engine: str) -> None:
         W = regard.weights(q, low[1], regard.causal()).entropy()
         graph = compiled(lambda q: regard.attend(q, low[1], v, **call))[0](q)
         exact = regard.attend(q.double(), k.double(), v.double(), engine=engine)
+        assert regard.plan(q, low[1], v, **call).engine == regard.plan(*low, **call).engine
     assert torch.equal(found, want)
     assert torch.equal(graph, want)
     assert torch.equal(W, regard.weights(*low[:2], regard.causal()).entropy())

@@ -128,6 +128,12 @@ def weights(
 
     Arguments and errors as in :func:`attend`; ``weights(q, k, …) @ v`` is ``attend(q, k, v, …)``.
 
+    Returns:
+        :class:`Weights` (…, H, T, S).
+
+    Source: Vaswani et al. 2017, section 3.2.1; that lse gives each weight back: Dao et al. 2022
+    (FlashAttention), section 3.1.
+
     >>> import numpy as np, regard
     >>> q = k = np.random.default_rng(0).normal(size=(1000, 16))
     >>> W = regard.weights(q, k, regard.causal())
@@ -168,6 +174,10 @@ def partial(
 ) -> Partial:
     """Attention over some of the keys, with its lse, so that :func:`merge` can join the pieces.
 
+    ::
+
+        lse_i = ln Σ_j exp s_ij,    output_i = Σ_j exp(s_ij − lse_i) v_j      (j over these keys)
+
     Arguments and errors as in :func:`attend`.  Positions count from the first key given: for the
     keys from 100 on, ``start`` is 100 less than for all of them.
 
@@ -175,6 +185,11 @@ def partial(
         ``Partial(output, lse)``: (…, H, T, E) and (…, H, T).
 
     Source: Dao et al. 2022 (FlashAttention), section 3.1.
+
+    >>> import numpy as np, regard
+    >>> x = np.zeros((2, 4))
+    >>> bool(np.allclose(regard.partial(x, x, x).lse, np.log(2)))
+    True
     """
     q, k, v = at_autocast(q, k, v)
     if without_data(q):
@@ -216,6 +231,11 @@ def plan(
 ) -> Plan:
     """Which engine a call of :func:`attend` (or, without v, of :func:`weights`) gets, and why.
 
+    Arguments and errors as in :func:`attend`; nothing is computed.
+
+    Returns:
+        ``Plan(engine, why, refused)``.
+
     >>> import numpy as np, regard
     >>> x = np.eye(3)
     >>> regard.plan(x, x, x, regard.causal()).engine
@@ -223,6 +243,7 @@ def plan(
     """
     if isinstance(v, Mask):  # plan(q, k, mask): the arguments of weights
         v, mask = None, v
+    q, k, v = at_autocast(q, k, v)
     call = check(
         q,
         k,

@@ -57,7 +57,15 @@ class ByDistance(NamedTuple):
 class topk(Question):
     """The k strongest keys of each query: weights and keys, (…, H, T, k) each.
 
+    ::
+
+        weights_i1 ≥ weights_i2 ≥ …,    weights_in = w[i, keys_in]
+
     Equal weights may come in any order.
+
+    Raises:
+        ValueRangeError: k below 1.
+        KindError: a k that is no whole number.
 
     >>> import numpy as np, regard
     >>> W = regard.weights(np.eye(3), np.eye(3), scale=4.0)
@@ -76,10 +84,21 @@ class topk(Question):
 
 @dataclass(frozen=True)
 class entropy(Question):
-    """How spread each query's weights are: −Σ_j w_ij ln w_ij in nats, (…, H, T).
+    """How spread each query's weights are, in nats, (…, H, T).
 
-    The sum runs over the keys and the sink.  It is 0 where all weight lies on one key, ln n where
-    it is even over n, and 0 for a query that may attend to nothing.
+    ::
+
+        entropy_i = −Σ_j w_ij ln w_ij      (over the keys and the sink)
+
+    It is 0 where all weight lies on one key, ln n where it is even over n, and 0 for a query that
+    may attend to nothing.
+
+    Source: Clark et al. 2019, section 3.3.
+
+    >>> import numpy as np, regard
+    >>> W = regard.weights(np.zeros((1, 4)), np.zeros((8, 4)))
+    >>> bool(np.isclose(W.entropy(), np.log(8)))
+    True
     """
 
     def reducer(self, frame: Frame) -> Reducer:
@@ -88,7 +107,18 @@ class entropy(Question):
 
 @dataclass(frozen=True)
 class received(Question):
-    """The weight each key receives, summed over the queries: Σ_i w_ij, (…, H, S)."""
+    """The weight each key receives, summed over the queries, (…, H, S).
+
+    ::
+
+        received_j = Σ_i w_ij
+
+    Source: Zhang et al. 2023 (H2O), section 3.2.
+
+    >>> import numpy as np, regard
+    >>> regard.weights(np.zeros((6, 4)), np.zeros((3, 4))).received().round(6).tolist()
+    [2.0, 2.0, 2.0]
+    """
 
     def reducer(self, frame: Frame) -> Reducer:
         return Received(frame)
@@ -98,7 +128,18 @@ class received(Question):
 class by_distance(Question):
     """How much weight lies at each distance, position of query − position of key.
 
+    ::
+
+        weight_d = Σ_{i − j = d} w_ij
+
     Distance 0 is the query itself, 1 the key before it, −1 the key after it.
+
+    Source: Clark et al. 2019, section 3.1.
+
+    >>> import numpy as np, regard
+    >>> found = regard.weights(np.eye(3), np.eye(3), regard.window(1)).by_distance()
+    >>> dict(zip(found.distance.tolist(), found.weight.tolist()))[0]
+    3.0
     """
 
     def reducer(self, frame: Frame) -> Reducer:
@@ -107,10 +148,25 @@ class by_distance(Question):
 
 @dataclass(frozen=True, eq=False)
 class mass(Question):
-    """The weight each query puts on a set of keys: Σ_{j in keys} w_ij, (…, H, T).
+    """The weight each query puts on a set of keys, (…, H, T).
+
+    ::
+
+        mass_i = Σ_{j in keys} w_ij
 
     Args:
         keys: a number, a list of numbers, a slice, or a bool array (S,).
+
+    Raises:
+        KindError: keys that are no whole numbers.
+        ValueRangeError: keys that are not there.
+
+    Source: Xiao et al. 2024 (StreamingLLM), section 3.1.
+
+    >>> import numpy as np, regard
+    >>> W = regard.weights(np.zeros((2, 4)), np.zeros((4, 4)))
+    >>> W.mass(0).tolist(), W.mass(slice(2, None)).tolist()
+    ([0.25, 0.25], [0.5, 0.5])
     """
 
     keys: Any
@@ -140,6 +196,15 @@ class image(Question):
     Args:
         rows, keys: slices of the matrix to draw; all of it unless given.
         reduce: ``"mean"``, ``"max"`` or ``"sum"`` of the block's weights.
+
+    Raises:
+        ValueRangeError: a height or width below 1, or another word for ``reduce``.
+        KindError, ShapeError: rows or keys that are no slice, or hold nothing.
+
+    >>> import numpy as np, regard
+    >>> W = regard.weights(np.zeros((4, 4)), np.zeros((4, 4)), regard.causal())
+    >>> W.image(2, 2, reduce="sum").round(3).tolist()
+    [[2.0, 0.0], [1.167, 0.833]]
     """
 
     height: int

@@ -86,6 +86,9 @@ def lengths(stop: Any, start: Any = 0) -> Mask:
         stop: one number, or one per batch entry, shape (…).
         start: likewise; 0 unless the padding stands on the left.
 
+    Raises:
+        KindError, ValueRangeError: what are no whole numbers, or negative ones.
+
     >>> lengths([3, 5])
     lengths([3, 5])
     """
@@ -107,6 +110,12 @@ def documents(ids: Any = None, *, lengths: Any = None, cumulative: Any = None) -
         ids: the document of each key, shape (S,) or (…, S); a document's keys lie together.
         lengths: the length of each document; they sum to S.
         cumulative: where each begins, then S: ``[0, 3, 7]`` (``cu_seqlens`` elsewhere).
+
+    Raises:
+        ValueRangeError: none or two of the three, ids that are not contiguous, edges that fall.
+        KindError: what are no whole numbers.
+
+    Source: Krell et al. 2021 (packing without cross-contamination), section 3.
 
     >>> documents([0, 0, 0, 1, 1])
     documents(lengths=[3, 2])
@@ -180,6 +189,9 @@ def keep(array: Array) -> Mask:
         array: bool, shape that broadcasts to (…, H, T, S), at least (T, S).  It is kept, not
             copied, and is evaluated a strip at a time.
 
+    Raises:
+        KindError: an array that is not bool.
+
     >>> import numpy as np
     >>> ~keep(np.zeros((2, 2), bool))
     ~keep(<2 × 2 bool>)
@@ -202,6 +214,11 @@ def where(fn: Callable[[Array, Array], Array]) -> Mask:
 
     ``fn`` gets integer arrays of the call's own library, the queries' as (…, t, 1) and the keys'
     as (w,), and returns booleans of the broadcast shape.
+
+    Raises:
+        KindError: what cannot be called; in the call, a function that returns no booleans.
+
+    Source: Dong et al. 2024 (FlexAttention), section 3.
 
     >>> where(lambda i, j: (i - j) % 2 == 0)
     where(<lambda>)

@@ -48,7 +48,11 @@ def _slopes(H: int) -> list[float]:
 
 
 def relative(table: Array) -> Score:
-    """A bias of the distance alone: bias_ij = table[h, j − i], one vector a head.
+    """A bias of the distance alone, one vector a head.
+
+    ::
+
+        bias_ij = table[h, j − i]
 
     Args:
         table: (H, N) or (N,) for all heads, N odd; entry n is for the key at distance
@@ -116,13 +120,20 @@ def t5_relative(weight: Array, *, bidirectional: bool = True, max_distance: int 
 
 
 def dense(array: Array) -> Score:
-    """An array as a score: bias_ij = array[…, h, i, j].
+    """An array as a score.
+
+    ::
+
+        bias_ij = array[…, h, i, j]
 
     ``bias=array`` means the same, and so does ``alibi(8) + array``; inside a compiled function,
     where torch takes that sum for its own, write ``alibi(8) + dense(array)``.
 
     Args:
         array: any shape that broadcasts to (…, H, T, S), at least (T, S).  It may be learned.
+
+    Raises:
+        KindError: what is no array.
 
     >>> import numpy as np
     >>> alibi(2) + dense(np.zeros((3, 3)))
