@@ -192,6 +192,12 @@ def test_vmap_needs_no_slow_fallback_and_says_what_it_cannot_map() -> None:
         torch._C._functorch._set_vmap_fallback_enabled(True)
     with pytest.raises(regard.KindError, match="stop must not be mapped by vmap"):
         torch.func.vmap(lambda n: regard.attend(q, k, v, regard.lengths(n)))(torch.tensor([1, 2]))
+    with pytest.raises(regard.KindError, match="pass vmap randomness='same'"):
+        torch.func.vmap(lambda q: regard.attend(q, k, v, dropout=0.4), randomness="different")(
+            torch.stack([q, q])
+        )
+    same = torch.func.vmap(lambda q: regard.attend(q, k, v, dropout=0.4), randomness="same")
+    assert torch.equal(*same(torch.stack([q, q])))
     with pytest.raises(regard.EngineError, match=r"torch's old vmap .* use torch.func"):
         torch.autograd.functional.jacobian(lambda q: regard.attend(q, k, v), q, vectorize=True)
 

@@ -31,7 +31,13 @@ def draw_seed(xp: Any, generator: Any) -> int:
         import torch
 
         device = generator.device if generator is not None else "cpu"
-        return int(torch.randint(2**31, (), generator=generator, device=device))
+        drawn = torch.randint(2**31, (), generator=generator, device=device)
+        if torch._C._functorch.is_batchedtensor(drawn):
+            raise KindError(
+                "dropout under vmap drops the same weights of every mapped entry: pass vmap "
+                "randomness='same', or a whole number as generator"
+            )
+        return int(drawn)
     raise KindError(
         "generator must be a torch.Generator, a numpy.random.Generator or an int, but it is a "
         f"{type(generator).__name__}"
