@@ -40,17 +40,22 @@ def plainly(case: Case, dtype: str, sums: str, wanted: bool) -> list[np.ndarray]
         s = cap * torch.tanh(s / cap)
     if (bias := options.get("bias")) is not None:
         s = s + bias.to(wide)
-    s = s.masked_fill(~torch.tensor(case.seen()), float("-inf"))
-    if (sink := options.get("sink")) is not None:
-        s = torch.cat([s, sink.to(wide)[:, None, None].expand(*s.shape[:-1], 1)], -1)
-    top = s.amax(-1, keepdim=True).detach()
-    p = torch.exp(s - torch.where(torch.isfinite(top), top, 0.0))
-    p = p / p.sum(-1, keepdim=True).clamp_min(torch.finfo(wide).tiny)
-    p = p[..., : v.shape[-2]]
+    p = softmax(s, torch.tensor(case.seen()), options.get("sink"))
     output = p @ v if sums == "float64" else (p.to(narrow).to(wide) @ v).to(narrow)
     if not wanted:
         return [double(output)]
     return [double(output), *map(double, torch.autograd.grad(loss(output), leaves))]
+
+
+def softmax(s: Any, seen: Any, sink: Any = None) -> Any:
+    """The weights of scores (…, H, T, S) where ``seen``; a sink (H,) has the rest of them."""
+    S = s.shape[-1]
+    s = s.masked_fill(~seen, float("-inf"))
+    if sink is not None:
+        s = torch.cat([s, sink.to(s.dtype)[:, None, None].expand(*s.shape[:-1], 1)], -1)
+    top = s.amax(-1, keepdim=True).detach()
+    p = torch.exp(s - torch.where(torch.isfinite(top), top, 0.0))
+    return (p / p.sum(-1, keepdim=True).clamp_min(torch.finfo(s.dtype).tiny))[..., :S]
 
 
 def loss(output: Any) -> Any:

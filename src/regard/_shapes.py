@@ -102,6 +102,11 @@ def namespace(**arrays: Array) -> Any:
         ) from None
 
 
+def times(shape: tuple[int, ...]) -> str:
+    """``"2 × 3"`` for (2, 3)."""
+    return " × ".join(map(str, shape))
+
+
 def dtype_name(array: Array) -> str:
     """``"float32"`` for any library's float32."""
     return str(array.dtype).rpartition(".")[2]

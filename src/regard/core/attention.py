@@ -71,37 +71,21 @@ def attend(
     >>> regard.attend(x, x, x).round(3).tolist()
     [[0.384, 0.312], [0.4, 0.3], [0.451, 0.263]]
     """
+    options: dict[str, Any] = {
+        "bias": bias,
+        "scale": scale,
+        "softcap": softcap,
+        "sink": sink,
+        "start": start,
+        "dropout": dropout,
+    }
     q, k, v = at_autocast(q, k, v)
     if without_data(q):
         from regard.core import traced
 
-        (output,) = traced.attend(
-            q,
-            k,
-            v,
-            mask,
-            bias=bias,
-            scale=scale,
-            softcap=softcap,
-            sink=sink,
-            start=start,
-            dropout=dropout,
-            generator=generator,
-            engine=engine,
-        )
+        (output,) = traced.attend(q, k, v, mask, **options, generator=generator, engine=engine)
         return output
-    call = check(
-        q,
-        k,
-        v,
-        mask,
-        bias=bias,
-        scale=scale,
-        softcap=softcap,
-        sink=sink,
-        start=start,
-        dropout=dropout,
-    )
+    call = check(q, k, v, mask, **options)
     if call.dropout:
         call = replace(call, seed=draw_seed(call.xp, generator))
     (output,) = run(call, choose(call, engine, "output").engine, [Mixed(call)])
@@ -191,25 +175,13 @@ def partial(
     >>> bool(np.allclose(regard.partial(x, x, x).lse, np.log(2)))
     True
     """
+    options: dict[str, Any] = {"bias": bias, "scale": scale, "softcap": softcap, "start": start}
     q, k, v = at_autocast(q, k, v)
     if without_data(q):
         from regard.core import traced
 
-        return Partial(
-            *traced.attend(
-                q,
-                k,
-                v,
-                mask,
-                bias=bias,
-                scale=scale,
-                softcap=softcap,
-                start=start,
-                engine=engine,
-                lse=True,
-            )
-        )
-    call = check(q, k, v, mask, bias=bias, scale=scale, softcap=softcap, start=start)
+        return Partial(*traced.attend(q, k, v, mask, **options, engine=engine, lse=True))
+    call = check(q, k, v, mask, **options)
     reducers = [Mixed(call), Lse(call.frame)]
     output, lse = run(call, choose(call, engine, "lse").engine, reducers)
     return Partial(call.finish(output, 3), call.finish(lse, 2))

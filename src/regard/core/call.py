@@ -23,6 +23,7 @@ from regard._shapes import (
     whole_numbers,
 )
 from regard.core.arrays import all_finite
+from regard.core.modes import is_torch
 from regard.rules.frame import Frame
 from regard.rules.masks import FARTHEST, Mask, check_mask, strip_of
 from regard.rules.ranges import Ranges
@@ -69,7 +70,7 @@ class Call:
     @property
     def is_torch(self) -> bool:
         """Whether the arrays are torch tensors."""
-        return bool(array_api_compat.is_torch_array(self.q))
+        return is_torch(self.q)
 
     @cached_property
     def hull(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -152,6 +153,10 @@ class Call:
         bias = None if self.bias is None else _rebuilt(self.bias, rest)
         sink = None if self.sink is None else rest.pop(0)
         return replace(self, q=q, k=k, v=v, mask=mask, bias=bias, sink=sink)
+
+    def with_floats(self, floats: Sequence[Array]) -> Call:
+        """The same call with others of the arrays that have a derivative."""
+        return self.with_arrays([*self.arrays[: -len(self.floats)], *floats])
 
     def hollow(self) -> Call:
         """The same call with its arrays' places kept and no data, so that it holds on to none."""

@@ -55,8 +55,9 @@ class Step:
         n = self.floats
         call = self.hollow.with_arrays([*masks, *rest[:n]])
         if not self.path:
-            if self._torch_can and not self.dual and any(a.requires_grad for a in rest):
-                self.kept[:] = [self._graph(call)]
+            flags = [a.requires_grad for a in call.floats]
+            if self._torch_can and not self.dual and any(flags):
+                self.kept[:] = [self._graph(call, flags)]
                 return [output.detach() for output in self.kept[0][1]]
             return self._value(call)
         if len(self.path) == 1 and self.path[0][0] == "vjp" and self._torch_can:
@@ -82,21 +83,16 @@ class Step:
     def _value(self, call: Call) -> list[Any]:
         return list(self.engine.compute(call, self.reducers))
 
-    def _graph(self, call: Call) -> tuple[list[Any], list[Any]]:
+    def _graph(self, call: Call, flags: Sequence[bool]) -> tuple[list[Any], list[Any]]:
         """Leaves of their own for the call's arrays, and what the engine makes of them."""
-        leaves = [a.detach().requires_grad_(a.requires_grad) for a in call.floats]
+        leaves = [
+            a.detach().requires_grad_(flag) for a, flag in zip(call.floats, flags, strict=True)
+        ]
         with torch.enable_grad():
-            return leaves, self._value(call.with_arrays([*call.arrays[: self.masks], *leaves]))
+            return leaves, self._value(call.with_floats(leaves))
 
     def _torch_gradients(self, call: Call, wanted: Sequence[bool], along: list[Any]) -> list[Any]:
-        if self.kept:
-            leaves, outputs = self.kept.pop()
-        else:
-            flagged = [
-                a.detach().requires_grad_(want) for a, want in zip(call.floats, wanted, strict=True)
-            ]
-            masks = call.arrays[: self.masks]
-            leaves, outputs = self._graph(call.with_arrays([*masks, *flagged]))
+        leaves, outputs = self.kept.pop() if self.kept else self._graph(call, wanted)
         to = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
         return list(
             torch.autograd.grad(outputs, to, along, allow_unused=True, materialize_grads=True)

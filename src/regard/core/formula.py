@@ -7,9 +7,10 @@
     output   o_i  = Σ_j w_ij v_j
 
 It works on the arrays of any library that follows the array API standard, in the dtype it is
-given (the tests give it float64).  Axes as in ``_shapes``: q (…, H, T, D), k (…, H, S, D) and
-v (…, H, S, E) after ``repeat_heads``; ``seen`` broadcasts to (…, H, T, S), True = may attend, and
-None means that every query may attend to every key.  It holds all T × S weights at once.
+given (the tests give it float64).  Axes as in ``_shapes``: q (…, H, T, D), k (…, G, S, D) and
+v (…, G, S, E), whose heads are repeated where they are read; ``seen`` broadcasts to
+(…, H, T, S), True = may attend, and None means that every query may attend to every key.  It
+holds all T × S weights at once.
 
 Two rules keep it exact where others return NaN.  A row that may attend to nothing has output 0,
 weights 0 and lse −∞.  And a hidden key or value takes no part at all: 0 · NaN is NaN, so what is
@@ -38,8 +39,6 @@ def attend(
     kept: Array | None = None,
 ) -> tuple[Array, Array]:
     """The output (…, H, T, E) and lse (…, H, T); ``kept`` multiplies the weights (dropout)."""
-    H = q.shape[-3]
-    k, v = repeat_heads(k, H), repeat_heads(v, H)
     s = scores(products(q, k, seen), seen, scale=scale, softcap=softcap, bias=bias)
     w, lse = normalise(s, sink)
     return mix(w if kept is None else w * kept, v, seen), lse
@@ -55,7 +54,7 @@ def repeat_heads(k: Array, H: int) -> Array:
 
 def products(q: Array, k: Array, seen: Array | None = None) -> Array:
     """q_i · k_j for every query and key: (…, H, T, S)."""
-    xp = array_namespace(q, k)
+    xp, k = array_namespace(q, k), repeat_heads(k, q.shape[-3])
     if seen is None or all_finite(q, k):
         return q @ xp.matrix_transpose(k)
     pair = seen[..., None]  # hidden pairs become 0 · 0 before they are multiplied
@@ -106,7 +105,7 @@ def normalise(s: Array, sink: Array | None = None) -> tuple[Array, Array]:
 
 def mix(w: Array, v: Array, seen: Array | None = None) -> Array:
     """Σ_j w_ij v_j: (…, H, T, E)."""
-    xp = array_namespace(w, v)
+    xp, v = array_namespace(w, v), repeat_heads(v, w.shape[-3])
     if seen is None or all_finite(v):
         return w @ v
     v_pairs = xp.where(seen[..., None], v[..., None, :, :], scalar(v, 0.0))

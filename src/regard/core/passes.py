@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regard._shapes import Array
+from regard.core import formula
+from regard.core.arrays import sink_weight
 from regard.core.call import Call
 from regard.core.reducers import Output, Reducer, Strip
 from regard.rules.frame import Frame
@@ -74,9 +76,14 @@ def of(
     reducers: Sequence[Reducer],
     frames: Sequence[Frame],
     dtype: Any,
-    weigh: Callable[[Call, Frame, Array, Array, Array | None, Array | None, Array | None], Strip],
+    products: Callable[[Call, Array, Array, Array | None], Array],
+    mix: Callable[[Call, Array, Array, Array | None], Array],
 ) -> Pass:
-    """The pass that answers ``reducers``; its inputs are ``call.floats``."""
+    """The pass that answers ``reducers``; its inputs are ``call.floats``.
+
+    ``products(call, q, k, seen)`` are scale · q_i · k_j of one frame, (…, H, t, w), and
+    ``mix(call, w, v, seen)`` are Σ_j w_ij v_j, (…, H, t, E): what engines do in their own ways.
+    """
 
     def reads(frame: Frame) -> list[Place]:
         rows, keys = (..., frame.rows, slice(None)), (..., frame.keys, slice(None))
@@ -90,7 +97,12 @@ def of(
         v = None if call.v is None else rest.pop(0)
         sink = None if call.sink is None else rest.pop()
         bias = None if call.bias is None else call.bias.strip(frame, rest)
-        strip = weigh(call, frame, q, k, v, bias, sink)
+        seen = call.seen(frame)
+        s = formula.scores(
+            products(call, q, k, seen), seen, scale=1.0, softcap=call.softcap, bias=bias
+        )
+        w, lse = formula.normalise(s, sink)
+        strip = Strip(call, frame, w, lse, sink_weight(sink, lse), lambda w: mix(call, w, v, seen))
         return [part for reducer in reducers for part in reducer.part(strip)]
 
     def writes(frame: Frame) -> list[Place]:
@@ -171,18 +183,18 @@ def _leaf(piece: Array) -> Array:
 
 
 def _gradients(
-    of: Sequence[Array], to: Sequence[Array], along: Sequence[Array], deeper: bool
+    ys: Sequence[Array], xs: Sequence[Array], along: Sequence[Array], deeper: bool
 ) -> list[Array]:
-    """Σ along · ∂of / ∂to, zeros where nothing depends on anything."""
+    """Σ along · ∂ys / ∂xs, zeros where nothing depends on anything."""
     import torch
 
-    pairs = [(y, g.to(y.dtype)) for y, g in zip(of, along, strict=True) if y.requires_grad]
-    if not pairs or not to:
-        return [torch.zeros_like(x) for x in to]
+    pairs = [(y, g.to(y.dtype)) for y, g in zip(ys, along, strict=True) if y.requires_grad]
+    if not pairs or not xs:
+        return [torch.zeros_like(x) for x in xs]
     return list(
         torch.autograd.grad(
             [y for y, _ in pairs],
-            list(to),
+            list(xs),
             grad_outputs=[g for _, g in pairs],
             create_graph=deeper,
             allow_unused=True,

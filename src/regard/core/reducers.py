@@ -32,10 +32,8 @@ class Strip:
     """(…, H, t)"""
     sink: Array | None
     """(…, H, t) the sink's own weight."""
-    values: Array | None
-    """(…, G, w, E) the values of these keys."""
-    mix: Callable[[Array, Array], Array]
-    """(…, H, t, w) and values to (…, H, t, E)."""
+    mix: Callable[[Array], Array]
+    """Weights (…, H, t, w) to the values of these keys mixed by them, (…, H, t, E)."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +113,7 @@ class Mixed(PerQuery):
         call, w = strip.call, strip.weights
         if call.dropout:
             w = w * dropout.kept(strip.frame, call.dropout, call.seed, w.dtype)
-        assert strip.values is not None
-        return (strip.mix(w, strip.values),)
+        return (strip.mix(w),)
 
 
 class Lse(PerQuery):
@@ -201,7 +198,7 @@ class Mass(PerQuery):
         return (self.frame.xp.sum(picked, axis=-1),)
 
 
-class Sum(Reducer):
+class Total(Reducer):
     """An answer that all strips add to; summed in float64, since many rows may add up."""
 
     def outputs(self) -> list[Output]:
@@ -216,7 +213,7 @@ class Sum(Reducer):
         return (*part.shape[: part.ndim - len(axes)], *axes)
 
 
-class Received(Sum):
+class Received(Total):
     """Σ over the queries of each key's weights."""
 
     def part(self, strip: Strip) -> tuple[Array, ...]:
@@ -229,7 +226,7 @@ class Received(Sum):
         return (..., frame.keys)
 
 
-class Diagonals(Sum):
+class Diagonals(Total):
     """Σ along each diagonal of the matrix."""
 
     def __init__(self, frame: Frame, answer: Callable[[Array, Array], Any]) -> None:
@@ -264,7 +261,7 @@ class Diagonals(Sum):
         return self.answer(self.frame.move(distance), *wholes)
 
 
-class Pixels(Sum):
+class Pixels(Total):
     """The mean, largest or sum of the weights in each block."""
 
     def __init__(

@@ -9,15 +9,14 @@ the size of a processor's cache; what the mask hides on either side is never com
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
 from regard._shapes import Array, array_namespace
 from regard.core import formula, passes
-from regard.core.arrays import accumulator, sink_weight
+from regard.core.arrays import accumulator
 from regard.core.call import Call
-from regard.core.reducers import Reducer, Strip
+from regard.core.reducers import Reducer
 from regard.rules.frame import Frame
 
 BUDGET = 1 << 19
@@ -28,29 +27,19 @@ TALLEST = 128
 
 def pass_of(call: Call, reducers: Sequence[Reducer]) -> passes.Pass:
     """The pass over strips that answers ``reducers``."""
-    return passes.of(call, reducers, list(strips(call)), accumulator(call.xp, call.q), weigh)
+    dtype = accumulator(call.xp, call.q)
+    return passes.of(call, reducers, list(strips(call)), dtype, _products, _mix)
 
 
-def weigh(
-    call: Call,
-    frame: Frame,
-    q: Array,
-    k: Array,
-    v: Array | None,
-    bias: Array | None,
-    sink: Array | None,
-) -> Strip:
-    """The weights of one strip, from the queries and keys of its frame."""
-    seen, H = call.seen(frame), q.shape[-3]
+def _products(call: Call, q: Array, k: Array, seen: Array | None) -> Array:
     q = q * call.scale
     if call.clean_keys:
-        products = by_group(q, call.xp.matrix_transpose(k))
-    else:
-        products = formula.products(q, formula.repeat_heads(k, H), seen)
-    s = formula.scores(products, seen, scale=1.0, softcap=call.softcap, bias=bias)
-    w, lse = formula.normalise(s, sink)
-    mix = by_group if call.clean_values else partial(_careful, seen=seen)
-    return Strip(call, frame, w, lse, sink_weight(sink, lse), v, mix)
+        return by_group(q, call.xp.matrix_transpose(k))
+    return formula.products(q, k, seen)
+
+
+def _mix(call: Call, w: Array, v: Array, seen: Array | None) -> Array:
+    return by_group(w, v) if call.clean_values else formula.mix(w, v, seen)
 
 
 def strips(call: Call) -> Iterator[Frame]:
@@ -81,7 +70,3 @@ def by_group(a: Array, b: Array) -> Array:
     xp = array_namespace(a, b)
     stacked = xp.reshape(a, (*lead, G, H // G * t, m)) @ b
     return xp.reshape(stacked, (*lead, H, t, n))
-
-
-def _careful(w: Array, v: Array, seen: Array | None) -> Array:
-    return formula.mix(w, formula.repeat_heads(v, w.shape[-3]), seen)

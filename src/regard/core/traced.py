@@ -22,7 +22,7 @@ from regard._errors import EngineError, KindError
 from regard._shapes import sizes_of
 from regard.core import derivatives
 from regard.core.call import Call, check
-from regard.core.plan import ENGINES, Want, choose, run
+from regard.core.plan import ENGINES, choose, run
 from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.make import documents, lengths
 from regard.rules.masks import Keep, Mask, Not, Pair, Where, check_mask
@@ -74,20 +74,11 @@ class Parts(NamedTuple):
         """What has a derivative."""
         return [a for a in (self.q, self.k, self.v, *self.scores, self.sink) if a is not None]
 
-    def call(self, training: bool = False) -> tuple[Call, str, list[Reducer]]:
-        """The call, put together and checked, its engine, and what is asked of it."""
+    def call(self) -> Call:
+        """The call, put together and checked."""
         first = (0,) * self.outer
-        rule = Flat(
-            self.text,
-            list(self.numbers),
-            list(self.positions),
-            [m[first] for m in self.masks],
-            [],
-            [],
-        )
-        score = Flat(
-            self.score_text, list(self.score_numbers), [], [s[first] for s in self.scores], [], []
-        )
+        rule = Flat(self.text, self.numbers, self.positions, [m[first] for m in self.masks])
+        score = Flat(self.score_text, self.score_numbers, arrays=[s[first] for s in self.scores])
         call = check(
             self.q[first],
             self.k[first],
@@ -101,19 +92,18 @@ class Parts(NamedTuple):
             dropout=self.dropout,
         )
         call = call if self.seed is None else replace(call, seed=int(self.seed))
-        if self.outer:
-            given = zip([*self.masks, *self.floats], call.arrays, strict=True)
-            call = call.with_arrays([g.reshape(*g.shape[: self.outer], *a.shape) for g, a in given])
-        reducers: list[Reducer] = [Mixed(call)]
-        if self.lse:
-            reducers.append(Lse(call.frame))
-        want: Want = "lse" if self.lse else "output"
-        if not training:
-            return call, choose(call, self.engine, want).engine, reducers
-        with torch.enable_grad():  # an engine may refuse, or dislike, a call that wants a gradient
-            leaves = [a.detach().requires_grad_() for a in call.floats]
-            again = call.with_arrays([*call.arrays[: -len(leaves)], *leaves])
-            return call, choose(again, self.engine, want).engine, reducers
+        if not self.outer:
+            return call
+        given = zip([*self.masks, *self.floats], call.arrays, strict=True)
+        return call.with_arrays([g.reshape(*g.shape[: self.outer], *a.shape) for g, a in given])
+
+    def chosen(self, call: Call) -> str:
+        """The engine that ``call`` gets."""
+        return choose(call, self.engine, "lse" if self.lse else "output").engine
+
+    def reducers(self, call: Call) -> list[Reducer]:
+        """What is asked of the call."""
+        return [Mixed(call), Lse(call.frame)] if self.lse else [Mixed(call)]
 
 
 def attend(
@@ -212,8 +202,9 @@ def _refuse_forward_mode() -> None:
 @torch.library.custom_op("regard::attend", mutates_args=(), schema=f"({PARTS}) -> Tensor[]")
 def _attend(*args: Any) -> list[Tensor]:
     _refuse_forward_mode()
-    call, engine, reducers = Parts(*args).call()
-    output, *lse = run(call, engine, reducers)
+    parts = Parts(*args)
+    call = parts.call()
+    output, *lse = run(call, parts.chosen(call), parts.reducers(call))
     return [call.finish(output, 3).contiguous(), *(call.finish(x, 2).contiguous() for x in lse)]
 
 
@@ -236,11 +227,14 @@ def _attend_fake(*args: Any) -> list[Tensor]:
 )
 def _attend_backward(along: list[Tensor], wanted: list[bool], *args: Any) -> list[Tensor]:
     parts = Parts(*args)
-    call, engine, reducers = parts.call(training=True)
+    call = parts.call()
+    with torch.enable_grad():  # an engine may refuse, or dislike, a call that wants a gradient
+        training = call.with_floats([a.detach().requires_grad_() for a in call.floats])
+        engine = ENGINES[parts.chosen(training)]
     rows = call.q.shape[:-1]
     shapes = [(*rows, parts.v.shape[-1]), rows]
     grads = [g.reshape(shape) for g, shape in zip(along, shapes, strict=False)]
-    found = derivatives.gradients(call, ENGINES[engine], reducers, grads, wanted)
+    found = derivatives.gradients(call, engine, parts.reducers(call), grads, wanted)
     asked = [a for a, want in zip(parts.floats, wanted, strict=True) if want]
     return [g.reshape(a.shape).contiguous() for g, a in zip(found, asked, strict=True)]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError, ValueRangeError
-from regard._shapes import Array
+from regard._shapes import Array, times
 from regard.core import questions
 from regard.core.call import Call
 from regard.core.plan import choose, run
@@ -39,7 +39,7 @@ class Weights:
         return (s.T, s.S) if self._call.bare else (*s.lead, s.H, s.T, s.S)
 
     def __repr__(self) -> str:
-        return f"Weights(<{' × '.join(map(str, self.shape))}, never built>)"
+        return f"Weights(<{times(self.shape)}, never built>)"
 
     def __matmul__(self, v: Array) -> Array:
         call = self._call.with_values(v)
@@ -112,7 +112,7 @@ class Weights:
         """All weights as an array of ``self.shape``; refused above ``limit`` entries."""
         if (entries := prod(self.shape)) > limit:
             raise ValueRangeError(
-                f"dense() would build {' × '.join(map(str, self.shape))} = {entries:,} weights, "
+                f"dense() would build {times(self.shape)} = {entries:,} weights, "
                 f"above limit={limit:,}; ask for rows (W[..., rows, keys]) or with W.ask(…), or "
                 "raise the limit"
             )

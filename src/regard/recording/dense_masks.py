@@ -8,6 +8,7 @@ H × (T + S) numbers, not H × T × S.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,24 @@ CHUNK = 1 << 22
 """Entries that are looked at together, so that reading a mask takes no second one."""
 
 
-class Masks:
-    """The masks of one run: layers share them, so each is read once."""
+class Shared:
+    """What was read of the arrays of one run: layers share them, so each is read once."""
 
     def __init__(self) -> None:
-        self._read: list[tuple[Any, tuple[int, int], tuple[Mask | None, Any]]] = []
+        self._read: list[tuple[Any, Any, Any]] = []
+
+    def once(self, given: Any, key: Any, read: Callable[[], Any]) -> Any:
+        """What ``read`` says of ``given`` under ``key``."""
+        for known, at, found in self._read:
+            if known is given and at == key:
+                return found
+        found = read()
+        self._read.append((given, key, found))
+        return found
+
+
+class Masks(Shared):
+    """The masks of one run."""
 
     def read(self, dense: Any, q: Any, k: Any) -> tuple[Mask | None, Any]:
         """The rule, and what is left to add to the scores (None if nothing), of a kernel's mask.
@@ -36,13 +50,13 @@ class Masks:
         if dense is None:
             return None, None
         size = (int(q.shape[-2]), int(k.shape[-2]))
-        for known, known_size, rule in self._read:
-            if known is dense and known_size == size:
-                return rule
-        four = dense.detach()[(None,) * (4 - dense.ndim)][..., : size[1]]
-        rule = _rule(four.expand(*four.shape[:-2], *size))
-        self._read.append((dense, size, rule))
-        return rule
+
+        def read() -> tuple[Mask | None, Any]:
+            four = dense.detach()[(None,) * (4 - dense.ndim)][..., : size[1]]
+            return _rule(four.expand(*four.shape[:-2], *size))
+
+        found: tuple[Mask | None, Any] = self.once(dense, size, read)
+        return found
 
 
 def _rule(given: Any) -> tuple[Mask | None, Any]:
@@ -80,22 +94,15 @@ def _spans(given: Any, hidden_below: float | None = None) -> Mask | None:
     return Spans(start[0], stop[0]) if len(start) == 1 else Spans(start, stop)
 
 
-class Biases:
-    """The position biases of one run: layers share them, so each is read once."""
-
-    def __init__(self) -> None:
-        self._read: list[tuple[Any, int, Score | None]] = []
+class Biases(Shared):
+    """The position biases of one run."""
 
     def read(self, given: Any, start: int | None) -> Score | None:
         """The rule that ``given`` (1 or B, H, T, S) is, where the queries begin at ``start``."""
         T, S = given.shape[-2:]
         start = S - T if start is None else start
-        for known, at, score in self._read:
-            if known is given and at == start:
-                return score
-        score = _by_distance(given.detach(), start)
-        self._read.append((given, start, score))
-        return score
+        found: Score | None = self.once(given, start, lambda: _by_distance(given.detach(), start))
+        return found
 
 
 def _by_distance(given: Any, start: int) -> Score | None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import ShapeError
+from regard._shapes import times
 from regard.rules.frame import Frame
 from regard.rules.masks import Mask
 from regard.rules.ranges import Ranges
@@ -65,7 +66,7 @@ class Documents(Apart):
 
     def __repr__(self) -> str:
         if self.ids.ndim > 1:
-            return f"documents(<{' × '.join(map(str, self.ids.shape))} ids>)"
+            return f"documents(<{times(self.ids.shape)} ids>)"
         first = np.unique(self.spans[0])
         return _documents(np.diff(np.append(first, self.ids.shape[-1])))
 

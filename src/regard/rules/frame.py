@@ -67,12 +67,15 @@ class Frame:
         same = type(array).__module__.partition(".")[0] in self.xp.__name__
         return self.xp.asarray(array if same else np.asarray(array), device=self.device)
 
+    def place(self, array: Array) -> tuple[Any, ...]:
+        """Where the frame's rows and keys lie in an array that broadcasts to (…, H, T, S)."""
+        rows = slice(None) if array.shape[-2] == 1 else self.rows
+        keys = slice(None) if array.shape[-1] == 1 else self.keys
+        return (..., rows, keys)
+
     def slice_dense(self, array: Array) -> Array:
-        """The frame's part of an array that broadcasts to (…, H, T, S)."""
-        if array.shape[-1] != 1:
-            array = array[..., self.keys]
-        if array.shape[-2] == 1:
-            return array
-        if self.order is None:
-            return array[..., self.rows, :]
-        return self.xp.take(array, self.move(self.query_index()), axis=-2)
+        """The frame's part of such an array, which has a row for every query of the call."""
+        rows, keys = self.place(array)[1:]
+        if self.order is None or array.shape[-2] == 1:
+            return array[..., rows, keys]
+        return self.xp.take(array[..., keys], self.move(self.query_index()), axis=-2)

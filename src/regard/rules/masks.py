@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError
-from regard._shapes import Array, check_fits, dtype_name
+from regard._shapes import Array, check_fits, dtype_name, times
 from regard._words import Language
 from regard.rules.frame import Frame
 from regard.rules.ranges import Ranges
@@ -183,7 +183,7 @@ class Spans(Mask):
         return Ranges.of(self.start[..., rows], self.stop[..., rows], frame.sizes.S)
 
     def __repr__(self) -> str:
-        return f"Spans(<{' × '.join(map(str, self.start.shape))} ranges>)"
+        return f"Spans(<{times(self.start.shape)} ranges>)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -200,7 +200,7 @@ class Keep(Mask):
         return frame.slice_dense(self.array)
 
     def __repr__(self) -> str:
-        return f"keep(<{' × '.join(map(str, self.array.shape))} bool>)"
+        return f"keep(<{times(self.array.shape)} bool>)"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ the same rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from regard._shapes import Array
@@ -21,14 +21,14 @@ class Flat:
     """A rule in its parts."""
 
     text: str
-    numbers: list[int]
-    positions: list[Array]
+    numbers: list[int] = field(default_factory=list)
+    positions: list[Array] = field(default_factory=list)
     """Whole numbers that speak of positions: NumPy's, whatever the call's library is."""
-    arrays: list[Array]
+    arrays: list[Array] = field(default_factory=list)
     """Arrays of the call's library."""
-    axes: list[int]
+    axes: list[int] = field(default_factory=list)
     """How many axes of each are its own; those before are batch entries."""
-    functions: list[Any]
+    functions: list[Any] = field(default_factory=list)
 
     def with_arrays(self, arrays: list[Array]) -> Flat:
         """The same parts with other ``arrays``."""

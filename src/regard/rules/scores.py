@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError
-from regard._shapes import Array, check_fits
+from regard._shapes import Array, check_fits, times
 from regard.rules.frame import Frame
 from regard.rules.rule import Rule, flatten
 
@@ -81,9 +81,7 @@ class Dense(Score):
         check_fits("bias", self.array, frame.sizes)
 
     def at(self, frame: Frame) -> list[Place]:
-        rows = slice(None) if self.array.shape[-2] == 1 else frame.rows
-        keys = slice(None) if self.array.shape[-1] == 1 else frame.keys
-        return [(..., rows, keys)]
+        return [frame.place(self.array)]
 
     def rows(self, frame: Frame, order: NDArray[np.int64]) -> Score:
         if self.array.shape[-2] == 1:
@@ -94,7 +92,7 @@ class Dense(Score):
         return pieces[0]
 
     def __repr__(self) -> str:
-        return f"<{' × '.join(map(str, self.array.shape))} bias>"
+        return f"<{times(self.array.shape)} bias>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,7 +165,7 @@ class Relative(Score):
         return xp.take_along_axis(xp.broadcast_to(table, (*full, n)), index, axis=-1)
 
     def __repr__(self) -> str:
-        return f"relative(<{' × '.join(map(str, self.table.shape))}>)"
+        return f"relative(<{times(self.table.shape)}>)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -209,7 +207,7 @@ class T5(Score):
         return np.asarray(after + np.where(near < exact, near, logarithmic))
 
     def __repr__(self) -> str:
-        return f"t5_relative(<{' × '.join(map(str, self.weight.shape))}>)"
+        return f"t5_relative(<{times(self.weight.shape)}>)"
 
 
 @dataclass(frozen=True)

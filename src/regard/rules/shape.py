@@ -1,4 +1,4 @@
-"""The scores' front doors: ``alibi``, ``relative`` and ``t5_relative``."""
+"""The scores' front doors: small functions that check what they are given, as in ``make``."""
 
 from __future__ import annotations
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from regard._shapes import Array
 from regard.core import dropout, formula, passes
-from regard.core.arrays import sink_weight
 from regard.core.call import Call
-from regard.core.reducers import Lse, Mixed, Reducer, Strip
-from regard.rules.frame import Frame
+from regard.core.reducers import Lse, Mixed, Reducer
 
 name = "formula"
 why = "the definition in float64; it holds every weight at once"
@@ -45,21 +42,12 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
 def pass_of(call: Call, reducers: Sequence[Reducer]) -> passes.Pass:
     """The pass that answers ``reducers``, over one strip that is the whole matrix."""
     frame = call.frame.cut(slice(0, call.sizes.T), call.frame.keys)
-    return passes.of(call, reducers, [frame], call.xp.float64, _weigh)
+    return passes.of(call, reducers, [frame], call.xp.float64, _products, _mix)
 
 
-def _weigh(
-    call: Call,
-    frame: Frame,
-    q: Array,
-    k: Array,
-    v: Array | None,
-    bias: Array | None,
-    sink: Array | None,
-) -> Strip:
-    seen, H = call.seen(frame), call.sizes.H
-    products = formula.products(q, formula.repeat_heads(k, H), seen)
-    s = formula.scores(products, seen, scale=call.scale, softcap=call.softcap, bias=bias)
-    w, lse = formula.normalise(s, sink)
-    v = None if v is None else formula.repeat_heads(v, H)
-    return Strip(call, frame, w, lse, sink_weight(sink, lse), v, partial(formula.mix, seen=seen))
+def _products(call: Call, q: Array, k: Array, seen: Array | None) -> Array:
+    return formula.products(q, k, seen) * call.scale
+
+
+def _mix(call: Call, w: Array, v: Array, seen: Array | None) -> Array:
+    return formula.mix(w, v, seen)
