@@ -34,7 +34,7 @@ MAKERS: Mapping[str, Callable[..., Any]] = {
     "Documents": documents,
     "Packed": documents,
 }
-"""What a graph makes unchecked, since its numbers are not known there, is checked by these."""
+"""These check lengths and documents when the graph runs: before, their numbers are not known."""
 
 PARTS = (
     "Tensor q, Tensor k, Tensor v, Tensor[] scores, Tensor? sink, Tensor[] masks, "
