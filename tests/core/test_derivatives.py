@@ -295,6 +295,44 @@ def test_within_a_checkpoint_of_the_users(engine: str, reentrant: bool) -> None:
         torch.testing.assert_close(x.grad, g)
 
 
+@pytest.mark.parametrize("engine", ["auto", "sdpa", "tiles", "formula"])
+def test_in_inference_mode(engine: str) -> None:
+    """torch.func differentiates there; an autograd.Function's tangent would be a silent zero."""
+    from torch.func import grad, jacfwd, jvp, vjp, vmap
+
+    q, k, v = (a.detach() for a in inputs())
+    along, mask = torch.randn_like(q), regard.causal()
+    asked = "tiles" if engine == "sdpa" else engine
+
+    def attend(q: Any) -> Any:
+        return regard.attend(q, k, v, mask, engine=engine)
+
+    def entropy(q: Any) -> Any:
+        return regard.weights(q, k, mask, engine=asked).entropy()
+
+    def derivatives() -> list[Any]:
+        found = []
+        for f in (attend, entropy):
+            found.append(jvp(f, (q,), (along,))[1])
+            found.append(vmap(lambda t, f=f: jvp(f, (q,), (t,))[1])(along[None])[0])
+            found.append(grad(lambda q, f=f: f(q).sin().sum())(q))
+            output, back = vjp(f, q)
+            found += back(output)
+        return [*found, jacfwd(lambda q: attend(q).sum((0, -1)))(q), q.clone(), entropy(q.clone())]
+
+    wanted = derivatives()
+    with torch.inference_mode():
+        made_there = derivatives()
+    assert all(w.abs().max() > 0.01 for w in wanted)
+    for found, want in zip(made_there, wanted, strict=True):
+        torch.testing.assert_close(found, want)
+    with torch.inference_mode():
+        q, along = q.clone(), along.clone()
+        made_of_such = derivatives()
+    for found, want in zip(made_of_such, wanted, strict=True):
+        torch.testing.assert_close(found, want)
+
+
 def test_guided_attention_learns() -> None:
     """The use of a question's gradient: pull the weight on one key up by its own loss."""
     q, k = torch.randn(1, 6, 4), torch.randn(1, 6, 4)

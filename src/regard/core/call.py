@@ -189,6 +189,9 @@ def has_tangent(array: Array) -> bool:
     """Whether a torch tensor carries a tangent (forward mode)."""
     import torch
 
+    # In inference mode there is no forward mode, and torch fails where it is asked.
+    if torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality):
+        return False
     unpack: Any = torch.autograd.forward_ad.unpack_dual
     return unpack(array).tangent is not None
 

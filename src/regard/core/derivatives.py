@@ -8,7 +8,8 @@ differentiate once (``differentiable``) does that where it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -47,8 +48,8 @@ class Step:
 
     def result(self, arrays: Sequence[Any]) -> list[Any]:
         """Its value: ``arrays`` are the call's, then one set for each derivative."""
-        with exactly(arrays[-1]):
-            return self._result(arrays)
+        with exactly(arrays[-1]), _recording():
+            return self._result([a.clone() if a.is_inference() else a for a in arrays])
 
     def _result(self, arrays: Sequence[Any]) -> list[Any]:
         masks, rest = list(arrays[: self.masks]), list(arrays[self.masks :])
@@ -97,6 +98,19 @@ class Step:
         return list(
             torch.autograd.grad(outputs, to, along, allow_unused=True, materialize_grads=True)
         )
+
+
+@contextmanager
+def _recording() -> Iterator[None]:
+    """Inside, autograd can record: it is off within an operator, and in inference mode."""
+    keys, exclude = torch._C.DispatchKey, torch._C._SetExcludeDispatchKeyGuard
+    inference = torch.is_inference_mode_enabled()
+    with (
+        torch.inference_mode(False) if inference else nullcontext(),
+        exclude(keys.AutogradFunctionality, False),
+        exclude(keys.ADInplaceOrView, False),
+    ):
+        yield
 
 
 def _refuse_old_vmap(arrays: Sequence[Any]) -> None:
@@ -180,10 +194,7 @@ def gradients(
 ) -> list[Any]:
     """Of plain tensors: the gradients ``wanted`` of ``Call.floats``, for these cotangents."""
     arrays, step = _step(call, engine, reducers)
-    # Within an operator torch's autograd is off, and both strips and engines need it here.
-    keys, on = torch._C.DispatchKey, torch._C._SetExcludeDispatchKeyGuard
-    with on(keys.AutogradFunctionality, False), on(keys.ADInplaceOrView, False):
-        return step.then("vjp", wanted).result([*arrays, *along])
+    return step.then("vjp", wanted).result([*arrays, *along])
 
 
 def _step(call: Call, engine: ModuleType, reducers: Sequence[Reducer]) -> tuple[list[Any], Step]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from regard._errors import EngineError
 from regard._shapes import Array
 from regard.core import formula
 from regard.core.arrays import sink_weight
@@ -116,9 +117,7 @@ def vjp(base: Pass, inputs: Sequence[Array], wanted: Sequence[bool]) -> Pass:
     """From ``inputs`` and the cotangents of the smooth outputs to the gradients ``wanted``."""
     import torch
 
-    with torch.enable_grad():
-        on = torch.zeros((), requires_grad=True).exp().requires_grad
-    assert on, "torch's autograd is off here: every gradient would be a silent zero"
+    _check_recording()
     base = _linear(base, inputs)
     live = [i for i, output in enumerate(base.outputs) if output.smooth]
 
@@ -153,6 +152,7 @@ def jvp(base: Pass, inputs: Sequence[Array]) -> Pass:
     """From ``inputs`` and their tangents to the tangents of the smooth outputs."""
     import torch
 
+    _check_recording()
     base = _linear(base, inputs)
     live = [i for i, output in enumerate(base.outputs) if output.smooth]
 
@@ -176,6 +176,18 @@ def jvp(base: Pass, inputs: Sequence[Array]) -> Pass:
 
     outputs = [base.outputs[i] for i in live]
     return replace(base, reads=reads, fn=fn, writes=writes, outputs=outputs)
+
+
+def _check_recording() -> None:
+    """Where autograd does not record, every derivative would be a silent zero."""
+    import torch
+
+    with torch.enable_grad():
+        if not torch.zeros((), requires_grad=True).exp().requires_grad:
+            raise EngineError(
+                "torch's autograd records nothing here, so a derivative of regard's would be zero; "
+                "leave the torch mode that turns it off (such as torch.inference_mode)"
+            )
 
 
 def _leaf(piece: Array) -> Array:
