@@ -164,7 +164,8 @@ def whole_numbers(name: str, value: Any) -> NDArray[np.int64]:
 
 def count(name: str, value: Any, at_least: int = 0) -> int:
     """``value`` as a whole number of ``at_least`` or more."""
-    if in_graph():  # to look at the number would tie the graph to it
+    # To look at the number would tie a graph to it.
+    if in_graph() and type(value).__name__ in ("int", "SymInt"):
         return value  # type: ignore[no-any-return]
     try:
         number = operator.index(value)

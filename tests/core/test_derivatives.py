@@ -196,6 +196,12 @@ def test_vmap_needs_no_slow_fallback_and_says_what_it_cannot_map() -> None:
         torch.func.vmap(lambda q: regard.attend(q, k, v, dropout=0.4), randomness="different")(
             torch.stack([q, q])
         )
+    seen = torch.rand(2, T, S) < 0.5
+    for made in (torch.func.vmap, lambda f: torch.func.vmap(torch.func.jacrev(f))):
+        with pytest.raises(regard.KindError, match=r"make the boolean array .* keep\(array\)"):
+            made(
+                lambda q, m: regard.attend(q, k, v, regard.where(lambda i, j: m[i, j]))  # type: ignore[misc]
+            )(torch.stack([q, q]), seen)
     same = torch.func.vmap(lambda q: regard.attend(q, k, v, dropout=0.4), randomness="same")
     assert torch.equal(*same(torch.stack([q, q])))
     with pytest.raises(regard.EngineError, match=r"torch's old vmap .* use torch.func"):
@@ -236,6 +242,44 @@ def test_what_is_hidden_reaches_no_derivative(engine: str) -> None:
     for a, b in zip(found, want, strict=True):
         torch.testing.assert_close(a, b)
     assert not found[1][:, :, 3:].any()
+
+
+@pytest.mark.parametrize("engine", ["auto", "tiles", "formula"])
+@pytest.mark.parametrize("ranges", [True, False])
+def test_what_is_hidden_reaches_no_derivative_along_infinity(engine: str, ranges: bool) -> None:
+    """The tangent of a hidden key or value may be infinite where the key itself is finite."""
+    from torch.func import jvp, vjp
+
+    q, k, v = (x.detach() for x in inputs())
+    seen = torch.arange(S).expand(T, S) < 3
+    mask = regard.lengths(3) if ranges else regard.keep(seen)
+    along = [torch.randn_like(x) for x in (q, k, v)]
+    infinite = [along[0], *(x.clone() for x in along[1:])]
+    for x in infinite[1:]:
+        x[:, :, 3:] = torch.inf
+    attend = lambda *arrays: regard.attend(*arrays, mask, engine=engine)  # noqa: E731
+    want, found = (jvp(attend, (q, k, v), tuple(t))[1] for t in (along, infinite))
+    torch.testing.assert_close(found, want)
+    if engine != "auto":  # torch's own backward pass promises this of what is finite only
+        for x in vjp(attend, q, k, v)[1](torch.full((2, H, T, E), torch.inf).double())[1:]:
+            assert not x[:, :, 3:].any()
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_an_array_of_numpys_may_change_before_the_backward_pass(in_graph: bool) -> None:
+    arrays = inputs()
+    seen, slopes = np.tri(T, S, dtype=bool), np.full(H, 0.5)
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return regard.attend(q, k, v, regard.keep(seen), bias=regard.alibi(slopes), engine="tiles")
+
+    want = torch.autograd.grad(attend(*arrays).sin().sum(), arrays)
+    torch._dynamo.reset()
+    fn = torch.compile(attend, fullgraph=True, backend="aot_eager") if in_graph else attend
+    total = fn(*arrays).sin().sum()
+    seen[:], slopes[:] = True, 9.0
+    for a, b in zip(torch.autograd.grad(total, arrays), want, strict=True):
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize("engine", ["sdpa", "tiles", "formula"])

@@ -11,37 +11,9 @@ import numpy as np
 import pytest
 
 import regard
+from graphs import H, assert_same, compiled, x
 
 torch = pytest.importorskip("torch")
-
-H = 2
-
-
-def x(n: int, d: int = 4) -> Any:
-    return torch.randn(2, H, n, d, requires_grad=True)
-
-
-def compiled(fn: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
-    """``fn`` compiled whole, and what counts its compilations."""
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    torch._dynamo.reset()
-    counter = CompileCounterWithBackend("aot_eager")
-    return torch.compile(fn, fullgraph=True, backend=counter), counter
-
-
-def assert_same(fn: Callable[..., Any], graph: Callable[..., Any], *args: Any) -> None:
-    """Output and gradients, in the graph and outside of it."""
-    leaves = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
-    results = []
-    for f in (fn, graph):
-        output = f(*args)
-        outputs = [output] if isinstance(output, torch.Tensor) else list(output)
-        total = sum((o.double().sin().sum() for o in outputs), torch.zeros(()))
-        results.append([*outputs, *torch.autograd.grad(total, leaves)])
-    for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(a, b)
-
 
 TABLE, WEIGHT = torch.randn(H, 5, requires_grad=True), torch.randn(8, H, requires_grad=True)
 CALLS: dict[str, Callable[..., Any]] = {
@@ -332,10 +304,14 @@ def test_autocast_casts_what_comes_in_and_nothing_within(engine: str) -> None:
         found = regard.attend(q, low[1], v, **call)
         W = regard.weights(q, low[1], regard.causal()).entropy()
         graph = compiled(lambda q: regard.attend(q, low[1], v, **call))[0](q)
+        mixed = regard.weights(q, low[1], regard.causal()) @ v
+        W_outside = regard.weights(*low[:2], regard.causal())
+        assert torch.equal(W_outside @ v, mixed)
         exact = regard.attend(q.double(), k.double(), v.double(), engine=engine)
         assert regard.plan(q, low[1], v, **call).engine == regard.plan(*low, **call).engine
     assert torch.equal(found, want)
     assert torch.equal(graph, want)
+    assert torch.equal(mixed, regard.attend(*low, regard.causal(), engine="auto"))
     assert torch.equal(W, regard.weights(*low[:2], regard.causal()).entropy())
     assert exact.dtype == torch.float64
 

@@ -22,8 +22,8 @@ from regard._shapes import (
     sizes_of,
     whole_numbers,
 )
-from regard.core.arrays import all_finite
-from regard.core.modes import is_torch
+from regard.core.arrays import accumulator, all_finite
+from regard.core.modes import at_autocast_of, is_torch
 from regard.rules.frame import Frame
 from regard.rules.masks import FARTHEST, Mask, check_mask, strip_of
 from regard.rules.ranges import Ranges
@@ -55,6 +55,8 @@ class Call:
     """Ranges that hold all that the mask allows and perhaps more; None if nothing is known."""
     bare: bool
     """q, k and v came as plain 2-D arrays; so do the results."""
+    careful: bool = False
+    """A derivative goes along what is not finite: hidden pairs are not even multiplied by 0."""
 
     @property
     def xp(self) -> Any:
@@ -88,12 +90,12 @@ class Call:
     @cached_property
     def clean_keys(self) -> bool:
         """No NaN or infinity in q and k, so that hidden keys may be multiplied and thrown away."""
-        return all_finite(self.q, self.k)
+        return not self.careful and all_finite(self.q, self.k)
 
     @cached_property
     def clean_values(self) -> bool:
         """The same of v."""
-        return self.v is None or all_finite(self.v)
+        return not self.careful and (self.v is None or all_finite(self.v))
 
     @cached_property
     def differentiated(self) -> bool:
@@ -179,6 +181,7 @@ class Call:
     def with_values(self, v: Array) -> Call:
         """The same call with values, checked: what turns weights into an output."""
         v = v[None, ...] if self.bare and hasattr(v, "ndim") and v.ndim == 2 else v
+        v = at_autocast_of(self.q, v)
         namespace(q=self.q, v=v)
         check_dtypes(q=self.q, v=v)
         sizes_of(self.q, self.k, v)
@@ -247,7 +250,7 @@ def check(
 def _score(q: Array, bias: Score | Array, frame: Frame) -> Score:
     if not isinstance(bias, Score) and hasattr(bias, "dtype"):
         namespace(q=q, bias=bias)
-    score = _at_home(as_score(bias), frame)
+    score = _at_home(as_score(bias), frame, accumulator(frame.xp, q))
     for array in flatten(score).arrays:
         namespace(q=q, bias=array)
         check_dtypes(bias=array)
@@ -264,16 +267,23 @@ def _rebuilt(rule: R, arrays: list[Array]) -> R:
     return cast(R, rebuild(flat.with_arrays(own))) if n else rule
 
 
-def _at_home(rule: R, frame: Frame) -> R:
-    """``rule`` with its arrays in the call's library and, a mask's, on its device."""
+def _at_home(rule: R, frame: Frame, dtype: Any = None) -> R:
+    """``rule`` with its arrays in the call's library and, a mask's, on its device.
+
+    NumPy's are constants there, as those of ``alibi(8)``: they take ``dtype``.
+    """
     flat = flatten(rule)
     if not flat.arrays:
         return rule
-    moved = [
-        frame.move(a) if isinstance(rule, Mask) or isinstance(a, np.ndarray) else a
-        for a in flat.arrays
-    ]
-    return cast(R, rebuild(flat.with_arrays(moved)))
+
+    def at_home(array: Array) -> Array:
+        if isinstance(array, np.ndarray) and not array_api_compat.is_numpy_namespace(frame.xp):
+            # A copy, that the user may change his own before a backward pass reads it.
+            own = frame.move(array.copy())
+            return own if dtype is None else frame.xp.astype(own, dtype, copy=False)
+        return frame.move(array) if isinstance(rule, Mask) else array
+
+    return cast(R, rebuild(flat.with_arrays([at_home(a) for a in flat.arrays])))
 
 
 def _number(name: str, value: Any) -> float:
@@ -296,7 +306,8 @@ def _positive(name: str, value: Any) -> float:
 
 def _sink(xp: Any, sink: Any, sizes: Sizes, device: Any, q: Array) -> Array:
     if isinstance(sink, int | float | np.number):
-        return xp.full((sizes.H,), _number("sink", sink), dtype=q.dtype, device=device)
+        dtype = accumulator(xp, q)
+        return xp.full((sizes.H,), _number("sink", sink), dtype=dtype, device=device)
     namespace(q=q, sink=sink)
     check_dtypes(sink=sink)
     check_devices(q=q, sink=sink)

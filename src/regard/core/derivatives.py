@@ -16,11 +16,13 @@ from typing import Any
 
 import torch
 
-from regard._errors import EngineError
+from regard._errors import EngineError, KindError
 from regard.core import passes, tiles
+from regard.core.arrays import all_finite
 from regard.core.call import Call, has_tangent
 from regard.core.modes import exactly
 from regard.core.reducers import Reducer
+from regard.rules.rule import flatten
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Step:
             return self._value(call)
         if len(self.path) == 1 and self.path[0][0] == "vjp" and self._torch_can:
             return self._torch_gradients(call, self.path[0][1], rest[n:])
+        if not all_finite(*rest[n:]):
+            call = replace(call, careful=True)
         module: Any = self.engine if hasattr(self.engine, "pass_of") else tiles
         function: passes.Pass = module.pass_of(call, self.reducers)
         inputs, taken = rest[:n], n
@@ -119,6 +123,24 @@ def _refuse_old_vmap(arrays: Sequence[Any]) -> None:
             "regard has no batched cotangents of torch's old vmap (is_grads_batched=True, "
             "vectorize=True); use torch.func: vmap(vjp(attend, q, k, v)[1]) or jacrev"
         )
+
+
+def _refuse_mapped_functions(call: Call) -> None:
+    """What ``where(fn)`` returns for one pair tells whether ``fn`` holds a mapped tensor."""
+    functorch: Any = torch._C._functorch
+    sizes, mapping = call.sizes, torch._C._are_functorch_transforms_active()
+    if call.mask is None or not mapping or 0 in (sizes.T, sizes.S):
+        return
+    first = call.frame.move(call.frame.query_positions()[..., :1, None])
+    for fn in flatten(call.mask).functions:
+        allowed = fn(first[..., None, :, :] if first.ndim > 2 else first, first.new_zeros(1))
+        while isinstance(allowed, torch.Tensor) and functorch.is_functorch_wrapped_tensor(allowed):
+            if functorch.is_batchedtensor(allowed):
+                raise KindError(
+                    "vmap cannot map a tensor that the function of where(fn) holds; make the "
+                    "boolean array of it that keep(array) takes"
+                )
+            allowed = functorch.get_unwrapped(allowed)
 
 
 class Attention(torch.autograd.Function):
@@ -181,6 +203,7 @@ def _apply(step: Step, *arrays: Any) -> tuple[Any, ...]:
 
 def compute(call: Call, engine: ModuleType, reducers: Sequence[Reducer]) -> list[Any]:
     """What ``engine`` answers, as a function that torch can differentiate and map."""
+    _refuse_mapped_functions(call)
     arrays, step = _step(call, engine, reducers)
     return list(_apply(step, *arrays))
 

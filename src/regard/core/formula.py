@@ -52,10 +52,14 @@ def repeat_heads(k: Array, H: int) -> Array:
     return xp.take(k, xp.arange(H, device=device(k)) // (H // G), axis=-3)
 
 
-def products(q: Array, k: Array, seen: Array | None = None) -> Array:
-    """q_i · k_j for every query and key: (…, H, T, S)."""
+def products(q: Array, k: Array, seen: Array | None = None, careful: bool = False) -> Array:
+    """q_i · k_j for every query and key: (…, H, T, S).
+
+    ``careful``: hidden pairs are left out though all is finite, as a derivative along what is not
+    finite needs.
+    """
     xp, k = array_namespace(q, k), repeat_heads(k, q.shape[-3])
-    if seen is None or all_finite(q, k):
+    if seen is None or (not careful and all_finite(q, k)):
         return q @ xp.matrix_transpose(k)
     pair = seen[..., None]  # hidden pairs become 0 · 0 before they are multiplied
     q_pairs = xp.where(pair, q[..., :, None, :], scalar(q, 0.0))
@@ -103,10 +107,10 @@ def normalise(s: Array, sink: Array | None = None) -> tuple[Array, Array]:
     return e / safe, lse[..., 0]
 
 
-def mix(w: Array, v: Array, seen: Array | None = None) -> Array:
-    """Σ_j w_ij v_j: (…, H, T, E)."""
+def mix(w: Array, v: Array, seen: Array | None = None, careful: bool = False) -> Array:
+    """Σ_j w_ij v_j: (…, H, T, E); ``careful`` as in :func:`products`."""
     xp, v = array_namespace(w, v), repeat_heads(v, w.shape[-3])
-    if seen is None or all_finite(v):
+    if seen is None or (not careful and all_finite(v)):
         return w @ v
     v_pairs = xp.where(seen[..., None], v[..., None, :, :], scalar(v, 0.0))
     return xp.sum(w[..., None] * v_pairs, axis=-2)

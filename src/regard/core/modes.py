@@ -25,19 +25,32 @@ def without_data(array: Any) -> bool:
 
 def at_autocast(q: Array, k: Array, v: Array | None) -> tuple[Array, Array, Array | None]:
     """Queries, keys and values in the dtype that autocast asks for; float64 stays what it is."""
-    if not is_torch(q):
+    if not _autocasts(q):
         return q, k, v
     import torch
 
-    kind = q.device.type
-    if kind == "meta" or not torch.is_autocast_enabled(kind):
-        return q, k, v
-    dtype, casts = torch.get_autocast_dtype(kind), (torch.float16, torch.bfloat16, torch.float32)
+    dtype = torch.get_autocast_dtype(q.device.type)
+    return _cast(q, dtype), _cast(k, dtype), _cast(v, dtype)
 
-    def cast(a: Any) -> Any:
-        return a.to(dtype) if is_torch(a) and a.dtype in casts else a
 
-    return cast(q), cast(k), cast(v)
+def at_autocast_of(q: Array, v: Array) -> Array:
+    """Values in the dtype of queries that are cast already, where autocast is on."""
+    return _cast(v, q.dtype) if _autocasts(v) and is_torch(q) else v
+
+
+def _autocasts(array: Any) -> bool:
+    if not is_torch(array) or array.is_meta:
+        return False
+    import torch
+
+    return torch.is_autocast_enabled(array.device.type)
+
+
+def _cast(array: Any, dtype: Any) -> Any:
+    import torch
+
+    casts = (torch.float16, torch.bfloat16, torch.float32)
+    return array.to(dtype) if is_torch(array) and {array.dtype, dtype} <= {*casts} else array
 
 
 def exactly(array: Any) -> AbstractContextManager[Any]:

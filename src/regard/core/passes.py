@@ -16,7 +16,7 @@ from typing import Any
 from regard._errors import EngineError
 from regard._shapes import Array
 from regard.core import formula
-from regard.core.arrays import sink_weight
+from regard.core.arrays import accumulator, sink_weight
 from regard.core.call import Call
 from regard.core.reducers import Output, Reducer, Strip
 from regard.rules.frame import Frame
@@ -109,7 +109,12 @@ def of(
     def writes(frame: Frame) -> list[Place]:
         return [reducer.at(frame) for reducer in reducers for _ in reducer.outputs()]
 
-    outputs = [output for reducer in reducers for output in reducer.outputs()]
+    returned = accumulator(call.xp, call.q)
+    outputs = [
+        replace(output, dtype=output.dtype or returned) if output.smooth else output
+        for reducer in reducers
+        for output in reducer.outputs()
+    ]
     return Pass(call.xp, call.frame.device, dtype, frames, reads, fn, writes, outputs)
 
 

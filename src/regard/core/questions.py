@@ -195,7 +195,8 @@ class image(Question):
 
     Args:
         rows, keys: slices of the matrix to draw; all of it unless given.
-        reduce: ``"mean"``, ``"max"`` or ``"sum"`` of the block's weights.
+        reduce: ``"mean"``, ``"max"`` or ``"sum"`` of the block's weights.  Several weights that
+            are the largest share its gradient evenly (torch).
 
     Raises:
         ValueRangeError: a height or width below 1, or another word for ``reduce``.

@@ -35,11 +35,11 @@ def _products(call: Call, q: Array, k: Array, seen: Array | None) -> Array:
     q = q * call.scale
     if call.clean_keys:
         return by_group(q, call.xp.matrix_transpose(k))
-    return formula.products(q, k, seen)
+    return formula.products(q, k, seen, call.careful)
 
 
 def _mix(call: Call, w: Array, v: Array, seen: Array | None) -> Array:
-    return by_group(w, v) if call.clean_values else formula.mix(w, v, seen)
+    return by_group(w, v) if call.clean_values else formula.mix(w, v, seen, call.careful)
 
 
 def strips(call: Call) -> Iterator[Frame]:

@@ -19,22 +19,31 @@ import torch
 from torch import Tensor
 
 from regard._errors import EngineError, KindError
-from regard._shapes import sizes_of
+from regard._shapes import in_graph, sizes_of
 from regard.core import derivatives
+from regard.core.arrays import accumulator
 from regard.core.call import Call, check
 from regard.core.plan import ENGINES, choose, run
 from regard.core.reducers import Lse, Mixed, Reducer
-from regard.rules.make import documents, lengths
-from regard.rules.masks import Keep, Mask, Not, Pair, Where, check_mask
+from regard.rules.make import as_tensor, documents, keep, lengths, prefix, window
+from regard.rules.masks import Keep, Mask, Not, Pair, Where, check_booleans, check_mask
 from regard.rules.rule import Flat, flatten, rebuild
 from regard.rules.scores import as_score
 
+
+def _window(before: int, after: int) -> Mask:
+    return window(before + 1) if after == 0 else window(before=before, after=after)
+
+
 MAKERS: Mapping[str, Callable[..., Any]] = {
+    "Window": _window,
+    "Prefix": prefix,
     "Lengths": lengths,
     "Documents": documents,
     "Packed": documents,
+    "Keep": keep,
 }
-"""These check lengths and documents when the graph runs: before, their numbers are not known."""
+"""These check numbers and arrays when the graph runs: before, they are not known."""
 
 PARTS = (
     "Tensor q, Tensor k, Tensor v, Tensor[] scores, Tensor? sink, Tensor[] masks, "
@@ -124,19 +133,26 @@ def attend(
 ) -> list[Tensor]:
     """The output (and lse) of a call, as a node of the graph that is being made."""
     check_mask(mask)
-    begins = None if start is None else torch.as_tensor(start)
+    if not in_graph():  # tensors without data: all but their numbers can be checked now
+        known = {"bias": bias, "scale": scale, "softcap": softcap, "sink": sink, "start": start}
+        call = check(q, k, v, mask, **known, dropout=dropout)
+        choose(call, engine, "lse" if lse else "output")
+    begins = None if start is None else as_tensor(start)
     rule = None if mask is None else flatten(_without_functions(mask, q, k, begins))
     score = None if bias is None else flatten(as_score(bias))
+    wide = accumulator(torch, q)
     if sink is not None and not isinstance(sink, Tensor):
-        sink = torch.full((), float(sink), dtype=q.dtype, device=q.device)
+        sink = torch.full((), float(sink), dtype=wide, device=q.device)
+    if sink is not None and sink.ndim == 0:
+        sink = sink.expand(q.shape[-3] if q.ndim > 2 else 1)
     parts = Parts(
         q,
         k,
         v,
-        scores=[] if score is None else [_as_tensor(a, q) for a in score.arrays],
+        scores=[] if score is None else [_apart(a, q, wide) for a in score.arrays],
         sink=sink,
-        masks=[] if rule is None else [torch.as_tensor(a, device=q.device) for a in rule.arrays],
-        positions=[] if rule is None else [torch.as_tensor(a) for a in rule.positions],
+        masks=[] if rule is None else [_apart(a, q) for a in rule.arrays],
+        positions=[] if rule is None else [as_tensor(a) for a in rule.positions],
         start=begins,
         seed=_seed(dropout, generator),
         numbers=[] if rule is None else rule.numbers,
@@ -154,9 +170,11 @@ def attend(
     return found
 
 
-def _as_tensor(array: Any, like: Tensor) -> Tensor:
-    """NumPy's constants fit every call."""
-    return array if isinstance(array, Tensor) else torch.as_tensor(array, device=like.device)
+def _apart(array: Any, like: Tensor, dtype: Any = None) -> Tensor:
+    """NumPy's arrays are constants of the graph, and the user may change his own."""
+    if isinstance(array, Tensor):
+        return array
+    return torch.as_tensor(array, dtype=dtype, device=like.device).clone()
 
 
 def _seed(dropout: float, generator: Any) -> Tensor | None:
@@ -187,6 +205,7 @@ def _without_functions(mask: Mask, q: Tensor, k: Tensor, start: Tensor | None) -
     rows = rows[..., None, :, :] if first.ndim else rows
     keys = torch.arange(S, device=q.device)
     allowed = torch.as_tensor(mask.fn(rows, keys), device=q.device)
+    check_booleans(allowed)
     return Keep(allowed.broadcast_to((*rows.shape[:-1], S)))
 
 
@@ -215,9 +234,9 @@ def _attend_fake(*args: Any) -> list[Tensor]:
     q, k, v = parts.q, parts.k, parts.v
     if q.ndim > 2:
         sizes_of(q, k, v)
-    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
     output = q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=v.dtype)
-    return [output, q.new_empty(q.shape[:-1], dtype=wide)] if parts.lse else [output]
+    lse = q.new_empty(q.shape[:-1], dtype=accumulator(torch, q))
+    return [output, lse] if parts.lse else [output]
 
 
 @torch.library.custom_op(

@@ -45,7 +45,8 @@ def window(n: int | None = None, *, before: int | None = None, after: int | None
     ``window(before=a, after=b)`` counts neighbours: i − a ≤ j ≤ i + b.
 
     Raises:
-        ValueRangeError: n < 1, a or b negative, or n together with before or after.
+        ValueRangeError: n < 1, a or b negative, n together with before or after, or none of them.
+        KindError: a size that is no whole number.
 
     Source: Beltagy et al. 2020 (Longformer), section 3.1.
 
@@ -71,6 +72,10 @@ def prefix(n: int) -> Mask:
 
     ``causal() | prefix(n)`` is a language model that reads its first n tokens in both directions.
 
+    Raises:
+        KindError: n that is no whole number.
+        ValueRangeError: a negative n.
+
     Source: Raffel et al. 2020 (T5), section 3.2.1, "prefix LM".
 
     >>> causal() | prefix(4)
@@ -88,12 +93,13 @@ def lengths(stop: Any, start: Any = 0) -> Mask:
 
     Raises:
         KindError, ValueRangeError: what are no whole numbers, or negative ones.
+        ShapeError: in the call, a number above S, or not one per batch entry.
 
     >>> lengths([3, 5])
     lengths([3, 5])
     """
     if in_graph():  # the numbers are not known yet: the operator in the graph checks them
-        return Lengths(*_tensors(stop, start))
+        return Lengths(as_tensor(stop), as_tensor(start))
     stops, starts = whole_numbers("stop", stop), whole_numbers("start", start)
     for name, array in (("stop", stops), ("start", starts)):
         if np.any(array < 0):
@@ -114,6 +120,7 @@ def documents(ids: Any = None, *, lengths: Any = None, cumulative: Any = None) -
     Raises:
         ValueRangeError: none or two of the three, ids that are not contiguous, edges that fall.
         KindError: what are no whole numbers.
+        ShapeError: in the call, documents that do not cover its S keys.
 
     Source: Krell et al. 2021 (packing without cross-contamination), section 3.
 
@@ -147,25 +154,27 @@ def documents(ids: Any = None, *, lengths: Any = None, cumulative: Any = None) -
 
 def _documents_in_graph(ids: Any, lengths: Any, cumulative: Any) -> Mask:
     if ids is not None:
-        return Documents(*_tensors(ids))
+        return Documents(as_tensor(ids))
     if cumulative is not None:
-        return Packed(*_tensors(cumulative))
+        return Packed(as_tensor(cumulative))
     import torch
 
-    (sizes,) = _tensors(lengths)
-    edges: Any = torch.nn.functional.pad(torch.cumsum(sizes, 0), (1, 0))
+    edges: Any = torch.nn.functional.pad(torch.cumsum(as_tensor(lengths), 0), (1, 0))
     return Packed(edges)
 
 
-def _tensors(*values: Any) -> list[Any]:
+def as_tensor(value: Any) -> Any:
+    """Whole numbers as a tensor of a graph that is being made, which holds for other numbers too.
+
+    To torch.as_tensor a number is a constant, and a graph would be made for each.
+    """
     import torch
 
-    return [
-        torch.full((), value, dtype=torch.int64)
-        if isinstance(value, int)
-        else torch.as_tensor(value)
-        for value in values
-    ]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return torch.full((), value, dtype=torch.int64)
+    if isinstance(value, list | tuple) and value:
+        return torch.stack([as_tensor(one) for one in value])
+    return torch.as_tensor(value)
 
 
 def _documents_by_id(ids: NDArray[np.int64]) -> Documents:
@@ -191,6 +200,7 @@ def keep(array: Array) -> Mask:
 
     Raises:
         KindError: an array that is not bool.
+        ShapeError: in the call, an array that does not fit it.
 
     >>> import numpy as np
     >>> ~keep(np.zeros((2, 2), bool))
@@ -217,6 +227,7 @@ def where(fn: Callable[[Array, Array], Array]) -> Mask:
 
     Raises:
         KindError: what cannot be called; in the call, a function that returns no booleans.
+        ShapeError: in the call, a function that returns another shape.
 
     Source: Dong et al. 2024 (FlexAttention), section 3.
 

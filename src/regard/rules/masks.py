@@ -218,12 +218,7 @@ class Where(Mask):
         allowed = self.fn(queries, keys)
         if isinstance(allowed, bool | np.bool_):
             allowed = frame.xp.full((), bool(allowed), dtype=frame.xp.bool, device=frame.device)
-        if not hasattr(allowed, "dtype") or dtype_name(allowed) != "bool":
-            came = getattr(allowed, "dtype", type(allowed).__name__)
-            raise KindError(
-                f"the function of where(fn) must return booleans, but it returned {came}; compare "
-                "its numbers: (i - j) % 2 == 0"
-            )
+        check_booleans(allowed)
         return frame.xp.broadcast_to(allowed, self._shape(allowed, queries, keys))
 
     def _shape(self, allowed: Array, queries: Array, keys: Array) -> tuple[int, ...]:
@@ -315,6 +310,16 @@ class Not(Mask):
 
     def __repr__(self) -> str:
         return f"~{_inside(self.rule, Not)}"
+
+
+def check_booleans(allowed: object) -> None:
+    """Whether a key is seen is True or False, not a number."""
+    if not hasattr(allowed, "dtype") or dtype_name(allowed) != "bool":
+        came = getattr(allowed, "dtype", type(allowed).__name__)
+        raise KindError(
+            f"the function of where(fn) must return booleans, but it returned {came}; compare "
+            "its numbers: (i - j) % 2 == 0"
+        )
 
 
 def _inside(rule: Mask, outer: type[Mask]) -> str:

@@ -43,9 +43,9 @@ class Score(Rule, ABC):
         """The score of some of the queries only."""
         return self
 
-    def over(self, frame: Frame) -> Array:
-        """The strip over ``frame``, from the whole arrays."""
-        arrays = flatten(self).arrays
+    def over(self, frame: Frame, dtype: Any) -> Array:
+        """The strip over ``frame``, from the whole arrays, computed in ``dtype``."""
+        arrays = [frame.xp.astype(a, dtype, copy=False) for a in flatten(self).arrays]
         return self.strip(frame, [a[i] for a, i in zip(arrays, self.at(frame), strict=True)])
 
     def __add__(self, other: Any) -> Score:
@@ -140,7 +140,8 @@ class Relative(Score):
         i, j = frame.query_positions(), frame.key_positions()
         if frame.order is not None or rows == 0 or len(j) == 0:
             far = j - i[..., None]
-            looked_up = self._look_up(frame, table, far.reshape(*far.shape[:-2], -1))
+            line = far.reshape(*far.shape[:-2], far.shape[-2] * far.shape[-1])
+            looked_up = self._look_up(frame, table, line)
             return xp.reshape(looked_up, (*looked_up.shape[:-1], *far.shape[-2:]))
         # The queries follow one another, so the strip has only t + w − 1 distances.  Each row is
         # the one above it moved a step: the distances written again and again without a gap, and

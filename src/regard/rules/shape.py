@@ -24,6 +24,7 @@ def alibi(heads: int | Array) -> Score:
     Raises:
         ValueRangeError: H below 1.
         KindError: slopes that are no floating-point array.
+        ShapeError: in the call, slopes that are not one a query head.
 
     Source: Press et al. 2022 (ALiBi), section 3; for queries that look ahead, its symmetric form.
 
@@ -37,7 +38,7 @@ def alibi(heads: int | Array) -> Score:
         namespace(slopes=slopes)
         check_dtypes(slopes=slopes)
         return Alibi(slopes)
-    return Alibi(np.array(_slopes(count("heads", heads, at_least=1)), np.float32))
+    return Alibi(np.array(_slopes(count("heads", heads, at_least=1))))
 
 
 def _slopes(H: int) -> list[float]:
@@ -60,7 +61,8 @@ def relative(table: Array) -> Score:
 
     Raises:
         KindError: a table that is no floating-point array.
-        ShapeError: a table of another shape, or with an even N.
+        ShapeError: a table of another shape, or with an even N; in the call, one whose rows are
+            not the query heads.
 
     Source: Shaw et al. 2018, section 3.2 (the clipped distances); Raffel et al. 2020 (T5), section
     2.1 (a number in place of a vector).
@@ -95,7 +97,8 @@ def t5_relative(weight: Array, *, bidirectional: bool = True, max_distance: int 
         max_distance: from here on every distance shares the last bucket.
 
     Raises:
-        ShapeError: a weight that is not (buckets, H).
+        KindError: a weight that is no floating-point array.
+        ShapeError: a weight that is not (buckets, H); in the call, another H than its own.
         ValueRangeError: too few buckets, or a ``max_distance`` that leaves nothing to share.
 
     Source: Raffel et al. 2020 (T5), section 2.1.
@@ -134,6 +137,7 @@ def dense(array: Array) -> Score:
 
     Raises:
         KindError: what is no array.
+        ShapeError: in the call, an array that does not fit it.
 
     >>> import numpy as np
     >>> alibi(2) + dense(np.zeros((3, 3)))

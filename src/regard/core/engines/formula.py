@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from regard._shapes import Array
 from regard.core import dropout, formula, passes
+from regard.core.arrays import accumulator
 from regard.core.call import Call
 from regard.core.reducers import Lse, Mixed, Reducer
 
@@ -23,7 +24,8 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     if call.v is None or any(type(reducer) not in (Mixed, Lse) for reducer in reducers):
         return pass_of(call, reducers).run(call.floats)
     xp, frame = call.xp, call.frame
-    bias, sink = None if call.bias is None else call.bias.over(frame), call.sink
+    bias = None if call.bias is None else call.bias.over(frame, xp.float64)
+    sink = call.sink
     output, lse = formula.attend(
         xp.astype(call.q, xp.float64),
         xp.astype(call.k, xp.float64),
@@ -31,11 +33,14 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
         call.seen(frame),
         scale=call.scale,
         softcap=call.softcap,
-        bias=None if bias is None else xp.astype(bias, xp.float64),
+        bias=bias,
         sink=None if sink is None else xp.astype(sink, xp.float64),
         kept=dropout.kept(frame, call.dropout, call.seed, xp.float64) if call.dropout else None,
     )
-    found = {Mixed: xp.astype(output, call.v.dtype), Lse: lse}
+    found = {
+        Mixed: xp.astype(output, call.v.dtype),
+        Lse: xp.astype(lse, accumulator(xp, call.q)),
+    }
     return [found[type(reducer)] for reducer in reducers]
 
 
@@ -46,8 +51,8 @@ def pass_of(call: Call, reducers: Sequence[Reducer]) -> passes.Pass:
 
 
 def _products(call: Call, q: Array, k: Array, seen: Array | None) -> Array:
-    return formula.products(q, k, seen) * call.scale
+    return formula.products(q, k, seen, call.careful) * call.scale
 
 
 def _mix(call: Call, w: Array, v: Array, seen: Array | None) -> Array:
-    return formula.mix(w, v, seen)
+    return formula.mix(w, v, seen, call.careful)

@@ -20,7 +20,8 @@ why = "torch's own attention; for finite inputs it keeps the contract"
 differentiable = True
 """torch differentiates its output once; tiles gives the other derivatives."""
 DENSE = 1 << 25
-"""Entries of a dense mask (5 bytes each) above which ``auto`` prefers linear memory."""
+"""Entries of a dense mask above which ``auto`` prefers linear memory: 5 bytes each, and more where
+a bias is summed or wants a gradient."""
 SPARSE = 0.25
 """The share of the matrix below which ``auto`` prefers an engine that skips what is hidden."""
 
@@ -31,13 +32,11 @@ def refuses(call: Call, want: str) -> str | None:
         return "it takes torch tensors only"
     if want == "weights":
         return "it keeps no weights"
-    scores = [] if call.bias is None else flatten(call.bias).arrays
-    wide = any(a.dtype.itemsize > call.q.dtype.itemsize for a in scores)
     for reason, there in (
         ("it has no softcap", call.softcap is not None),
         ("it has no sink", call.sink is not None),
         ("its dropout draws cannot be repeated by other engines", call.dropout > 0),
-        ("it would round the bias to the dtype of q", wide),
+        ("it would round the bias to the dtype of q", _rounds(call)),
     ):
         if there:
             return reason
@@ -45,6 +44,15 @@ def refuses(call: Call, want: str) -> str | None:
     if 0 in (prod(call.sizes.lead), call.sizes.H, call.sizes.T, call.sizes.S, call.v.shape[-1]):
         return "it does not define attention over nothing"
     return _refuses_lse(call) if want == "lse" else None
+
+
+def _rounds(call: Call) -> bool:
+    """Whether a bias in the dtype of q would be another: one of a wider dtype, or a sum."""
+    if call.bias is None:
+        return False
+    width, flat = call.q.dtype.itemsize, flatten(call.bias)
+    computed = not {"Alibi", "Sum"}.isdisjoint(flat.text.split())
+    return (width < 4 and computed) or any(a.dtype.itemsize > width for a in flat.arrays)
 
 
 def dislikes(call: Call) -> str | None:
@@ -59,7 +67,7 @@ def dislikes(call: Call) -> str | None:
             return f"it would compute every weight, and the mask needs {needed:.0%} of them"
     by_head = call.bias is not None or call.ranges is None
     if (entries := entries * (sizes.H if by_head else 1)) > DENSE:
-        return f"its dense mask would take {5 * entries / 2**20:,.0f} MiB"
+        return f"its dense mask would take {5 * entries / 2**20:,.0f} MiB or more"
     return None
 
 
@@ -156,7 +164,7 @@ def _dense_mask(call: Call) -> Array:
         assert seen is not None
         mask = seen
     else:
-        mask = call.bias.over(call.frame).to(call.q.dtype)
+        mask = call.bias.over(call.frame, call.q.dtype)
         if seen is not None:
             mask = torch.where(seen, mask, float("-inf"))
     lead = len(call.sizes.lead)
