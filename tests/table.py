@@ -81,13 +81,18 @@ def _sign(
     score: str,
 ) -> str:
     """One sign for all masks and dtypes but those that the engine never takes."""
-    (told,) = {
-        told
-        for cell, told in results.items()
-        if (cell.engine, cell.asked, cell.score) == (engine, asked, score)
-        and cell.dtype not in never
-    }
-    return AGREES if told == "agrees" else letters.setdefault(told, ascii_lowercase[len(letters)])
+    told: dict[str, str] = {}
+    for cell, answer in results.items():
+        here = (cell.engine, cell.asked, cell.score) == (engine, asked, score)
+        if here and cell.dtype not in never:
+            assert told.setdefault(cell.dtype, answer) == answer, "masks differ in one cell"
+    refused = {dtype: answer for dtype, answer in told.items() if answer != "agrees"}
+    if not refused:
+        return AGREES
+    (reason,) = set(refused.values())
+    if len(refused) < len(told):
+        reason = f"{reason} ({', '.join(d for d in DTYPES if d in refused)}; {AGREES} elsewhere)"
+    return letters.setdefault(reason, ascii_lowercase[len(letters)])
 
 
 @cache
@@ -100,6 +105,8 @@ def _read(page: Path) -> dict[tuple[str, str, str, str], str]:
             score, *signs = row.split(" | ")
             for (asked, sign), dtype in product(zip(ASKED, signs, strict=True), DTYPES):
                 answer = "agrees" if sign == AGREES else reasons[sign]
+                if some := re.fullmatch(rf"(.*) \((.*); {AGREES} elsewhere\)", answer):
+                    answer = some[1] if dtype in some[2].split(", ") else "agrees"
                 told[engine, asked, score, dtype] = reasons.get(dtype, answer)
     return told
 

@@ -134,11 +134,11 @@ def test_the_private_kernel_of_torch_is_what_the_engine_takes_it_for() -> None:
     )
     q, k, v = (torch.randn(2, 3, 7, 8) for _ in range(3))
     output, lse = op(q, k, v, is_causal=True, scale=0.3)
-    W = regard.weights(q, k, regard.causal(), scale=0.3, engine="formula")
+    W = regard.weights(q.double(), k.double(), regard.causal(), scale=0.3, engine="formula")
     assert output.shape == q.shape
     assert lse.shape == (2, 3, 7)
     torch.testing.assert_close(lse.double(), W.lse, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(output, W @ v, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(output.double(), W @ v.double(), rtol=1e-4, atol=1e-5)
     hidden = torch.zeros(7, 7)
     hidden[2] = float("-inf")
     assert (op(q, k, v, attn_mask=hidden)[1][:, :, 2] == 0).all()  # which we read as −∞
@@ -149,7 +149,8 @@ def test_the_private_kernel_of_torch_is_what_the_engine_takes_it_for() -> None:
 @settings(max_examples=60)
 def test_lse_of_a_partial_is_the_formulas(engine: str, case: Case, dtype: str) -> None:
     (q, k, v, mask), options = arrays(case, "torch", dtype)
-    truth = regard.partial(q, k, v, mask, **options, engine="formula")
+    wide = [a.double() for a in (q, k, v)]
+    truth = regard.partial(*wide, mask, **options, engine="formula")
     if engine == "sdpa" and q.shape[-3] != k.shape[-3]:
         with pytest.raises(regard.EngineError, match="it returns lse"):
             regard.partial(q, k, v, mask, **options, engine=engine)

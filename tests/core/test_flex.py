@@ -164,7 +164,7 @@ def test_a_bias_at_one_query_and_key(bias: Any, start: Any) -> None:
     call = check(q, k, k, bias=bias, softcap=2.0, start=start)
     s = torch.randn(6, 4, 7, 9)
     found = flex.score_mod(call)(s, *grid(6, 4, 7, 9))
-    dense = call.bias.over(call.frame).float().expand(2, 3, 4, 7, 9).reshape(6, 4, 7, 9)
+    dense = call.bias.over(call.frame, torch.float32).expand(2, 3, 4, 7, 9).reshape(6, 4, 7, 9)
     torch.testing.assert_close(found, 2 * torch.tanh(s / 2) + dense)
 
 

@@ -46,7 +46,7 @@ MUTANTS = {
     "hidden values multiplied by 0": (
         "core/test_formula",
         "core/formula.py",
-        "if seen is None or all_finite(v):",
+        "if seen is None or (not careful and all_finite(v)):",
         "if True:",
     ),
     "causal hides the query's own key": (

@@ -226,7 +226,7 @@ def test_at_1024_tokens_the_answers_in_float32_are_those_of_the_formula(
     q, k = (torch.randn(1, 1024, 64, generator=g) for _ in range(2))
     asked = regard.topk(8), regard.entropy(), regard.received(), regard.image(512, 512)
     found = regard.weights(q, k, mask).ask(*asked)
-    truth = regard.weights(q, k, mask, engine="formula").ask(*asked)
+    truth = regard.weights(q.double(), k.double(), mask, engine="formula").ask(*asked)
     pairs = [(found[0].weights, truth[0].weights), *zip(found[1:], truth[1:], strict=True)]
     for got, want in pairs:
         # A score has an error of some eps for each of 64 products; a weight has that, relatively.
