@@ -82,22 +82,21 @@ def device(array: Array) -> Any:
 
 
 def namespace(**arrays: Array) -> Any:
-    """The one array library of all ``arrays`` (those that are None left out)."""
+    """The one array library of all ``arrays``."""
     if in_graph():
         return array_namespace()
-    given = {name: a for name, a in arrays.items() if a is not None}
-    for name, array in given.items():
+    for name, array in arrays.items():
         if not array_api_compat.is_array_api_obj(array):
             raise KindError(
                 f"{name} must be an array (NumPy, PyTorch, or another that follows the array API "
                 f"standard), but it is a {type(array).__name__}; wrap it: np.asarray({name})"
             )
     try:
-        return array_api_compat.array_namespace(*given.values())
+        return array_api_compat.array_namespace(*arrays.values())
     except TypeError:
-        kinds = ", ".join(f"{name}: {type(a).__module__}" for name, a in given.items())
+        kinds = ", ".join(f"{name}: {type(a).__module__}" for name, a in arrays.items())
         raise KindError(
-            f"{' and '.join(given)} must come from one array library, but they are {kinds}; "
+            f"{' and '.join(arrays)} must come from one array library, but they are {kinds}; "
             "convert them to one of the two"
         ) from None
 
@@ -116,8 +115,7 @@ def check_dtypes(**arrays: Array) -> None:
     """All of one floating-point dtype, on one device."""
     if in_graph():
         return
-    given = {name: a for name, a in arrays.items() if a is not None}
-    names = {name: dtype_name(a) for name, a in given.items()}
+    names = {name: dtype_name(a) for name, a in arrays.items()}
     for name, dtype in names.items():
         if dtype not in FLOATS:
             raise KindError(
@@ -126,17 +124,17 @@ def check_dtypes(**arrays: Array) -> None:
             )
     if len(set(names.values())) > 1:
         came = ", ".join(f"{name} is {dtype}" for name, dtype in names.items())
-        raise KindError(f"{', '.join(given)} must share one dtype, but {came}; convert one of them")
+        names_of = ", ".join(arrays)
+        raise KindError(f"{names_of} must share one dtype, but {came}; convert one of them")
     check_devices(**arrays)
 
 
 def check_devices(**arrays: Array) -> None:
     """All on one device."""
-    given = {name: a for name, a in arrays.items() if a is not None}
-    devices = {name: str(array_api_compat.device(a)) for name, a in given.items()}
+    devices = {name: str(array_api_compat.device(a)) for name, a in arrays.items()}
     if len(set(devices.values())) > 1:
         came = ", ".join(f"{name} is on {device}" for name, device in devices.items())
-        raise KindError(f"{', '.join(given)} must be on one device, but {came}; move one of them")
+        raise KindError(f"{', '.join(arrays)} must be on one device, but {came}; move one of them")
 
 
 def whole_numbers(name: str, value: Any) -> NDArray[np.int64]:
@@ -144,14 +142,12 @@ def whole_numbers(name: str, value: Any) -> NDArray[np.int64]:
     if hasattr(value, "detach"):  # a torch tensor, perhaps on a device
         value = value.detach().cpu()
     try:
-        array = np.asarray(value)
+        array = rectangular(name, value)
     except RuntimeError:
         raise KindError(
             f"{name} must not be mapped by vmap: it is a number for each entry of a batch; put the "
             "mapped axis among the leading ones instead"
         ) from None
-    except ValueError:
-        raise ShapeError(f"{name} must be a rectangular array, but it is {value!r}") from None
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -162,6 +158,14 @@ def whole_numbers(name: str, value: Any) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
+def rectangular(name: str, value: Any) -> NDArray[Any]:
+    """Lists of lists as an array."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ShapeError(f"{name} must be a rectangular array, but it is {value!r}") from None
+
+
 def count(name: str, value: Any, at_least: int = 0) -> int:
     """``value`` as a whole number of ``at_least`` or more."""
     # To look at the number would tie a graph to it.
@@ -169,7 +173,7 @@ def count(name: str, value: Any, at_least: int = 0) -> int:
         return value  # type: ignore[no-any-return]
     try:
         number = operator.index(value)
-    except TypeError:
+    except (TypeError, RuntimeError):  # the latter: a tensor that vmap maps
         raise KindError(
             f"{name} must be a whole number, but it is a {type(value).__name__}"
         ) from None

@@ -64,6 +64,8 @@ NAN, LOW = float("nan"), np.float32
             "one of 'sdpa', 'flex', 'tiles', 'formula'",
         ),
         ((Q, K, V), {"engine": "sdpa"}, regard.EngineError, "it takes torch tensors only"),
+        ((Q, K, None), {}, regard.KindError, "v must be an array, but it is None"),
+        ((Q, None, V), {}, regard.KindError, "k must be an array .* it is a NoneType"),
     ],
 )
 def test_attend(args: tuple[Any, ...], options: Any, kind: type[Exception], words: str) -> None:
@@ -158,7 +160,7 @@ def test_plan_tells_which_engine_and_why() -> None:
     x = torch.zeros(2, 64, 4)
     assert regard.plan(x, x, x).engine == "sdpa"
     assert regard.plan(x, x, x, regard.causal()).engine == "sdpa"
-    assert "finite inputs" in regard.plan(x, x, x).why
+    assert "all is finite" in regard.plan(x, x, x).why
     weights = regard.plan(x, x, regard.causal())
     assert weights.engine == "tiles"
     assert weights.refused == dict.fromkeys(["sdpa", "flex"], "it keeps no weights")

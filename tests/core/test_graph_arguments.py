@@ -39,6 +39,72 @@ def test_a_mask_is_checked_in_a_graph_as_outside(
     assert str(outside.value) in str(inside.value)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sink": float("nan")},
+        {"sink": float("inf")},
+        {"sink": True},
+        {"scale": True},
+        {"scale": torch.tensor(0.5)},
+        {"softcap": "x"},
+        {"bias": np.ones((5, 5))},
+        {"sink": np.ones(2)},
+        {"engine": None},
+        {"mask": regard.where(lambda i, j: (i > j)[..., :2])},
+    ],
+    ids=lambda options: "-".join(map(str, next(iter(options.items())))),
+)
+def test_other_arguments_are_checked_in_a_graph_as_outside(options: dict[str, Any]) -> None:
+    def fn(q: Any) -> Any:
+        return regard.attend(q, q, q, **options)
+
+    with pytest.raises(regard.RegardError) as outside:
+        fn(x(5))
+    with pytest.raises(Exception) as inside:  # noqa: PT011 - torch wraps some of them
+        compiled(fn)[0](x(5))
+    told = str(inside.value) + str(inside.value.__cause__)
+    assert type(outside.value).__name__ in told or isinstance(inside.value, type(outside.value))
+
+
+FROM_THE_LENGTH: dict[str, Callable[[Any], Any]] = {
+    "a start": lambda q: regard.attend(q, q, q, regard.causal(), start=q.shape[-2] - 3),
+    "a length": lambda q: regard.attend(q, q, q, regard.lengths(q.shape[-2] - 1)),
+    "lengths": lambda q: regard.attend(q, q, q, regard.lengths([q.shape[-2] - 1, 3])),
+    "documents by length": lambda q: regard.attend(
+        q, q, q, regard.documents(lengths=[q.shape[-2] - 2, 2])
+    ),
+    "documents by edge": lambda q: regard.attend(
+        q, q, q, regard.documents(cumulative=[0, 2, q.shape[-2]])
+    ),
+    "a seed": lambda q: regard.attend(q, q, q, dropout=0.3, generator=q.shape[-2]),
+}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("fn", FROM_THE_LENGTH.values(), ids=FROM_THE_LENGTH)
+def test_an_exported_program_reads_positions_from_the_length(fn: Any, strict: bool) -> None:
+    class Module(torch.nn.Module):
+        def forward(self, q: Any) -> Any:
+            return fn(q)
+
+    shapes = {"q": {2: torch.export.Dim("T", min=4, max=64)}}
+    q = x(7).detach()
+    program = torch.export.export(Module(), (q,), dynamic_shapes=shapes, strict=strict).module()
+    for n in (5, 7, 30):
+        q = x(n).detach()
+        torch.testing.assert_close(program(q), fn(q))
+
+
+def test_sizes_that_are_all_open() -> None:
+    def fn(q: Any) -> Any:
+        return regard.attend(q, q, q, bias=regard.alibi(q.shape[-3]), scale=0.5, softcap=2.0)
+
+    torch._dynamo.reset()
+    graph = torch.compile(fn, fullgraph=True, backend="aot_eager", dynamic=True)
+    assert_same(fn, graph, x(5))
+
+
 def test_a_start_and_lists_of_numbers_need_no_graph_each() -> None:
     """A decoder counts on: its start is another number at every step."""
 

@@ -142,6 +142,14 @@ def test_merge_says_what_does_not_fit() -> None:
     assert regard.merge(p for p in (part,)).output.shape == (3, 3)
     with pytest.raises(regard.ValueRangeError, match="at least one Partial"):
         regard.merge([])
+    for wrong, sink, words in (
+        (None, None, "parts must be a list of Partial values"),
+        ([regard.Partial([1], [1])], None, r"parts\[0\] must be an array"),
+        ([part], np.nan, "sink must be finite"),
+        ([part], True, "sink must be a number"),
+    ):
+        with pytest.raises(regard.RegardError, match=words):
+            regard.merge(wrong, sink=sink)  # type: ignore[arg-type]
     with pytest.raises(regard.KindError, match="one is a ndarray"):
         regard.merge([np.eye(3)])  # type: ignore[list-item]
     with pytest.raises(regard.ShapeError, match=r"outputs are \(3, 3\), \(2, 3\)"):

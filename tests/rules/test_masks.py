@@ -214,6 +214,9 @@ def test_keep_takes_masks_of_another_library_than_the_calls() -> None:
         (lambda: regard.lengths(-1), regard.ValueRangeError, "stop must be 0 or more, but -1"),
         (lambda: regard.lengths(1.5), regard.KindError, "stop must be whole numbers"),
         (regard.documents, regard.ValueRangeError, "but 0 came"),
+        (lambda: regard.documents(lengths=[]), regard.ValueRangeError, "lengths must be a list"),
+        (lambda: regard.window(before=0.0), regard.KindError, "before must be a whole number"),
+        (lambda: regard.keep([[True], [True, False]]), regard.ShapeError, "a rectangular array"),
         (lambda: regard.documents([0], lengths=[1]), regard.ValueRangeError, "but 2 came"),
         (lambda: regard.documents([0, 1, 0]), regard.ValueRangeError, "ids must be contiguous"),
         (lambda: regard.documents([]), regard.ShapeError, r"its shape is \(0,\)"),
@@ -291,3 +294,8 @@ def test_the_algebra_of_ranges_is_that_of_sets(data: Any) -> None:
     np.testing.assert_array_equal(holds(a & b), in_a & in_b)
     np.testing.assert_array_equal(holds(a | b), in_a | in_b)
     np.testing.assert_array_equal(holds(~a), ~in_a)
+
+
+def test_documents_over_no_keys_hide_everything() -> None:
+    q, none = np.ones((2, 3, 4)), np.ones((2, 0, 4))
+    assert not regard.attend(q, none, none, regard.documents(lengths=[0])).any()

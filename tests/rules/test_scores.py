@@ -175,6 +175,24 @@ def test_no_batch_entries_with_a_start_each() -> None:
         assert regard.attend(x, x, x, bias=score, start=start).shape == (0, 2, 3, 4)
 
 
+@pytest.mark.parametrize(("mine", "theirs"), [("float16", "bfloat16"), ("bfloat16", "float16")])
+def test_a_bias_of_the_other_16_bits_is_not_cast(mine: str, theirs: str) -> None:
+    torch = pytest.importorskip("torch")
+    q = torch.ones(1, 3, 4, dtype=getattr(torch, mine))
+    bias = torch.full((3, 3), torch.finfo(getattr(torch, theirs)).min, dtype=getattr(torch, theirs))
+    bias[1] = 1.0
+    for score in (bias, regard.relative(bias[:1])):
+        assert torch.equal(regard.attend(q, q, q, bias=score), q)
+        with pytest.raises(regard.EngineError, match="round the bias to the dtype of q"):
+            regard.attend(q, q, q, bias=score, engine="sdpa")
+
+
+def test_only_distances_that_occur_have_a_bucket() -> None:
+    x, weight = np.ones((2, 5, 4)), np.random.default_rng(0).normal(size=(32, 2))
+    near, far = (regard.t5_relative(weight, max_distance=n) for n in (128, 10**12))
+    assert regard.attend(x, x, x, bias=far).shape == regard.attend(x, x, x, bias=near).shape
+
+
 def test_a_score_has_no_alignment_of_its_own() -> None:
     x = np.random.default_rng(0).normal(size=(2, 6, 4))
     for bias in (regard.alibi(2), regard.relative(numbers(np.random.default_rng(1), 2, 5))):

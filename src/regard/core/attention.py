@@ -7,7 +7,7 @@ from typing import Any
 
 from regard._errors import EngineError
 from regard._shapes import Array
-from regard.core.call import check
+from regard.core.call import check, check_values
 from regard.core.dropout import draw_seed
 from regard.core.merge import Partial
 from regard.core.modes import at_autocast, without_data
@@ -79,6 +79,7 @@ def attend(
         "start": start,
         "dropout": dropout,
     }
+    check_values(v)
     q, k, v = at_autocast(q, k, v)
     if without_data(q):
         from regard.core import traced
@@ -176,6 +177,7 @@ def partial(
     True
     """
     options: dict[str, Any] = {"bias": bias, "scale": scale, "softcap": softcap, "start": start}
+    check_values(v)
     q, k, v = at_autocast(q, k, v)
     if without_data(q):
         from regard.core import traced

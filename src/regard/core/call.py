@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from regard._errors import KindError, ShapeError, ValueRangeError
+from regard._errors import EngineError, KindError, ShapeError, ValueRangeError
 from regard._shapes import (
     Array,
     Sizes,
@@ -23,7 +24,7 @@ from regard._shapes import (
     whole_numbers,
 )
 from regard.core.arrays import accumulator, all_finite
-from regard.core.modes import at_autocast_of, is_torch
+from regard.core.modes import OLD_VMAP, at_autocast_of, is_torch, refuse_old_vmap
 from regard.rules.frame import Frame
 from regard.rules.masks import FARTHEST, Mask, check_mask, strip_of
 from regard.rules.ranges import Ranges
@@ -193,10 +194,20 @@ def has_tangent(array: Array) -> bool:
     import torch
 
     # In inference mode there is no forward mode, and torch fails where it is asked.
-    if torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality):
+    off = torch._C._dispatch_tls_is_dispatch_key_excluded
+    if off(torch._C.DispatchKey.AutogradFunctionality):
         return False
     unpack: Any = torch.autograd.forward_ad.unpack_dual
-    return unpack(array).tangent is not None
+    try:
+        return unpack(array).tangent is not None
+    except RuntimeError as error:  # torch's old vmap cannot say it of a tangent that it maps
+        raise EngineError(OLD_VMAP) from error
+
+
+def check_values(v: Array | None) -> None:
+    """``attend`` and ``partial`` mix values."""
+    if v is None:
+        raise KindError("v must be an array, but it is None; without values ask weights(q, k, …)")
 
 
 def check(
@@ -213,8 +224,10 @@ def check(
     dropout: float = 0.0,
 ) -> Call:
     """Check every argument, and say of the first wrong one what it should have been."""
-    xp = namespace(q=q, k=k, v=v)
-    check_dtypes(q=q, k=k, v=v)
+    given = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
+    xp = namespace(**given)
+    check_dtypes(**given)
+    refuse_old_vmap(given.values())
     bare = all(a is None or a.ndim == 2 for a in (q, k, v))
     if bare:
         q, k, v = (a if a is None else a[None, ...] for a in (q, k, v))
@@ -226,7 +239,7 @@ def check(
     ranges = None if mask is None else mask.ranges(whole)  # one that does not fit says so now
     bounds = mask.bounds(whole) if mask is not None and ranges is None else ranges
     score = None if bias is None else _score(q, bias, whole)
-    rate = _number("dropout", dropout)
+    rate = check_number("dropout", dropout)
     if not 0 <= rate < 1:
         raise ValueRangeError(f"dropout must be at least 0 and below 1, but {dropout} came")
     return Call(
@@ -235,7 +248,7 @@ def check(
         v=v,
         mask=mask,
         bias=score,
-        scale=1 / math.sqrt(sizes.D) if scale is None else _number("scale", scale),
+        scale=1 / math.sqrt(sizes.D) if scale is None else check_number("scale", scale),
         softcap=None if softcap is None else _positive("softcap", softcap),
         sink=None if sink is None else _sink(xp, sink, sizes, device, q),
         dropout=rate,
@@ -286,20 +299,21 @@ def _at_home(rule: R, frame: Frame, dtype: Any = None) -> R:
     return cast(R, rebuild(flat.with_arrays([at_home(a) for a in flat.arrays])))
 
 
-def _number(name: str, value: Any) -> float:
+def check_number(name: str, value: Any) -> float:
+    """``value`` as a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise KindError(f"{name} must be a number, but it is a {type(value).__name__}")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
-    if not math.isfinite(number):
+    if not abs(number) <= sys.float_info.max:  # nor NaN, which no comparison holds of
         raise ValueRangeError(f"{name} must be finite, but {number} came")
     return number
 
 
 def _positive(name: str, value: Any) -> float:
-    if (number := _number(name, value)) <= 0:
+    if (number := check_number(name, value)) <= 0:
         raise ValueRangeError(f"{name} must be above 0, but {value} came")
     return number
 
@@ -307,7 +321,7 @@ def _positive(name: str, value: Any) -> float:
 def _sink(xp: Any, sink: Any, sizes: Sizes, device: Any, q: Array) -> Array:
     if isinstance(sink, int | float | np.number):
         dtype = accumulator(xp, q)
-        return xp.full((sizes.H,), _number("sink", sink), dtype=dtype, device=device)
+        return xp.full((sizes.H,), check_number("sink", sink), dtype=dtype, device=device)
     namespace(q=q, sink=sink)
     check_dtypes(sink=sink)
     check_devices(q=q, sink=sink)

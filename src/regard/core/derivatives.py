@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from regard._errors import EngineError, KindError
+from regard._errors import KindError
 from regard.core import passes, tiles
 from regard.core.arrays import all_finite
 from regard.core.call import Call, has_tangent
-from regard.core.modes import exactly
+from regard.core.modes import exactly, refuse_old_vmap
 from regard.core.reducers import Reducer
 from regard.rules.rule import flatten
 
@@ -63,10 +63,10 @@ class Step:
                 self.kept[:] = [self._graph(call, flags)]
                 return [output.detach() for output in self.kept[0][1]]
             return self._value(call)
-        if len(self.path) == 1 and self.path[0][0] == "vjp" and self._torch_can:
+        careful = not all_finite(*rest[n:])
+        if len(self.path) == 1 and self.path[0][0] == "vjp" and self._torch_can and not careful:
             return self._torch_gradients(call, self.path[0][1], rest[n:])
-        if not all_finite(*rest[n:]):
-            call = replace(call, careful=True)
+        call = replace(call, careful=careful)
         module: Any = self.engine if hasattr(self.engine, "pass_of") else tiles
         function: passes.Pass = module.pass_of(call, self.reducers)
         inputs, taken = rest[:n], n
@@ -117,14 +117,6 @@ def _recording() -> Iterator[None]:
         yield
 
 
-def _refuse_old_vmap(arrays: Sequence[Any]) -> None:
-    if any(torch._C._functorch.is_legacy_batchedtensor(a) for a in arrays):
-        raise EngineError(
-            "regard has no batched cotangents of torch's old vmap (is_grads_batched=True, "
-            "vectorize=True); use torch.func: vmap(vjp(attend, q, k, v)[1]) or jacrev"
-        )
-
-
 def _refuse_mapped_functions(call: Call) -> None:
     """What ``where(fn)`` returns for one pair tells whether ``fn`` holds a mapped tensor."""
     functorch: Any = torch._C._functorch
@@ -166,7 +158,7 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *along: Any) -> tuple[Any, ...]:
         """The gradients of the arrays that want one."""
-        _refuse_old_vmap(along)
+        refuse_old_vmap(along)
         arrays, masks = ctx.saved_tensors, ctx.step.masks
         wanted = ctx.needs_input_grad[1 + masks :]
         cotangents = [g for g, smooth in zip(along, ctx.smooth, strict=True) if smooth]

@@ -79,6 +79,8 @@ def scores(
     xp = array_namespace(products)
     s = products if scale == 1 else products * scale
     if softcap is not None:
+        if seen is not None:  # a hidden product may be infinite, and tanh then has no derivative
+            s = xp.where(seen, s, scalar(s, 0.0))
         s = softcap * xp.tanh(s / softcap)
     if bias is not None:
         s = s + bias

@@ -9,6 +9,7 @@ import numpy as np
 
 from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import Array, check_devices, dtype_name, namespace
+from regard.core.call import check_number
 from regard.core.formula import normalise
 
 
@@ -43,19 +44,22 @@ def merge(parts: Iterable[Partial], sink: Array | float | None = None) -> Partia
     >>> bool(np.allclose(regard.merge(halves).output, regard.attend(q, k, v)))
     True
     """
+    if not isinstance(parts, Iterable):
+        raise KindError(f"parts must be a list of Partial values, not a {type(parts).__name__}")
     parts = list(parts)
     if not parts:
         raise ValueRangeError("parts must hold at least one Partial, but it is empty")
     for part in parts:
         if not isinstance(part, Partial):
             raise KindError(f"parts must hold Partial values, but one is a {type(part).__name__}")
+    xp = namespace(**{f"parts[{i}]": a for i, part in enumerate(parts) for a in part})
+    for part in parts:
         first = parts[0].output.shape
         if part.output.shape != first or part.lse.shape != first[:-1]:
             raise ShapeError(
                 "parts must have the same shapes, but outputs are "
                 f"{', '.join(str(tuple(p.output.shape)) for p in parts)}"
             )
-    xp = namespace(**{f"parts[{i}]": p.output for i, p in enumerate(parts)})
     logs = [p.lse for p in parts]
     if sink is not None:
         logs.append(_sink_lse(xp, sink, parts[0]))
@@ -69,9 +73,11 @@ def merge(parts: Iterable[Partial], sink: Array | float | None = None) -> Partia
 def _sink_lse(xp: Any, sink: Array | float, part: Partial) -> Array:
     """The sink's logit as an lse of its own, (…, H, T)."""
     if isinstance(sink, int | float | np.number):
-        return xp.full_like(part.lse, float(sink))
+        return xp.full_like(part.lse, check_number("sink", sink))
     namespace(sink=sink, parts=part.output)
     H = part.lse.shape[-2] if part.lse.ndim > 1 else 1
+    if tuple(sink.shape) == ():
+        sink = xp.broadcast_to(sink, (H,))
     if tuple(sink.shape) != (H,):
         raise ShapeError(f"sink must have shape ({H},), one logit a head, not {tuple(sink.shape)}")
     if dtype_name(sink) != dtype_name(part.lse):

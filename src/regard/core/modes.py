@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from regard._errors import EngineError
 from regard._shapes import Array, in_graph
+
+OLD_VMAP = (
+    "regard has nothing for torch's old vmap (is_grads_batched=True, vectorize=True); use "
+    "torch.func: vmap(vjp(attend, q, k, v)[1]), jacrev or jacfwd"
+)
 
 
 def is_torch(array: Any) -> bool:
@@ -63,3 +70,13 @@ def exactly(array: Any) -> AbstractContextManager[Any]:
     if not torch.is_autocast_enabled(kind):
         return nullcontext()
     return torch.autocast(kind, enabled=False)
+
+
+def refuse_old_vmap(arrays: Iterable[Any]) -> None:
+    """Torch's vmap from before torch.func, which some of its functions still use."""
+    if "torch" not in sys.modules:
+        return
+    import torch
+
+    if any(is_torch(a) and torch._C._functorch.is_legacy_batchedtensor(a) for a in arrays):
+        raise EngineError(OLD_VMAP)

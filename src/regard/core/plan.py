@@ -31,14 +31,18 @@ class Plan:
     """The engines that were passed over, each with the reason."""
 
 
+def check_engine(engine: Any) -> str:
+    """``engine`` if there is one of that name."""
+    if not isinstance(engine, str) or engine not in ("auto", *ENGINES):
+        raise EngineError(
+            f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, but it is {engine!r}"
+        )
+    return engine
+
+
 def choose(call: Call, engine: str, want: Want) -> Plan:
     """The first engine that can and likes to; one asked for by name never falls back."""
-    if engine != "auto":
-        if not isinstance(engine, str) or engine not in ENGINES:
-            raise EngineError(
-                f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, but it is "
-                f"{engine!r}"
-            )
+    if check_engine(engine) != "auto":
         if reason := ENGINES[engine].refuses(call, want):
             raise EngineError(
                 f"engine={engine!r} cannot do this call: {reason}; engine='auto' finds one that can"

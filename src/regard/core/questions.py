@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from regard._errors import KindError, ShapeError, ValueRangeError
-from regard._shapes import Array, count
+from regard._shapes import Array, count, rectangular
 from regard.core.reducers import (
     Diagonals,
     Entropy,
@@ -174,7 +174,7 @@ class mass(Question):
     def reducer(self, frame: Frame) -> Reducer:
         chosen = np.zeros(frame.sizes.S, bool)
         keys = self.keys.detach().cpu() if hasattr(self.keys, "detach") else self.keys
-        keys = keys if isinstance(keys, slice) else np.asarray(keys)
+        keys = keys if isinstance(keys, slice) else rectangular("keys", keys)
         if not isinstance(keys, slice) and keys.dtype.kind not in "iub" and keys.size:
             raise KindError(f"keys of mass(keys) must be whole numbers, but they are {keys.dtype}")
         try:
@@ -195,8 +195,8 @@ class image(Question):
 
     Args:
         rows, keys: slices of the matrix to draw; all of it unless given.
-        reduce: ``"mean"``, ``"max"`` or ``"sum"`` of the block's weights.  Several weights that
-            are the largest share its gradient evenly (torch).
+        reduce: ``"mean"``, ``"max"`` or ``"sum"`` of the block's weights.  The gradient of a
+            largest weight is shared by all that are it, not always evenly (torch).
 
     Raises:
         ValueRangeError: a height or width below 1, or another word for ``reduce``.

@@ -15,15 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from regard._errors import EngineError, KindError
+from regard._errors import EngineError, KindError, ShapeError
 from regard._shapes import in_graph, sizes_of
 from regard.core import derivatives
 from regard.core.arrays import accumulator
-from regard.core.call import Call, check
-from regard.core.plan import ENGINES, choose, run
+from regard.core.call import Call, check, check_number
+from regard.core.plan import ENGINES, check_engine, choose, run
 from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.make import as_tensor, documents, keep, lengths, prefix, window
 from regard.rules.masks import Keep, Mask, Not, Pair, Where, check_booleans, check_mask
@@ -141,8 +142,9 @@ def attend(
     rule = None if mask is None else flatten(_without_functions(mask, q, k, begins))
     score = None if bias is None else flatten(as_score(bias))
     wide = accumulator(torch, q)
+    _refuse_numpy(bias=bias, sink=sink)
     if sink is not None and not isinstance(sink, Tensor):
-        sink = torch.full((), float(sink), dtype=wide, device=q.device)
+        sink = torch.full((), _known("sink", sink), dtype=wide, device=q.device)
     if sink is not None and sink.ndim == 0:
         sink = sink.expand(q.shape[-3] if q.ndim > 2 else 1)
     parts = Parts(
@@ -159,10 +161,10 @@ def attend(
         score_numbers=[] if score is None else score.numbers,
         text="" if rule is None else rule.text,
         score_text="" if score is None else score.text,
-        scale=scale,
-        softcap=softcap,
-        dropout=float(dropout),
-        engine=engine,
+        scale=None if scale is None else _known("scale", scale),
+        softcap=None if softcap is None else _known("softcap", softcap),
+        dropout=_known("dropout", dropout),
+        engine=check_engine(engine),
         lse=lse,
         outer=0,
     )
@@ -177,13 +179,28 @@ def _apart(array: Any, like: Tensor, dtype: Any = None) -> Tensor:
     return torch.as_tensor(array, dtype=dtype, device=like.device).clone()
 
 
+def _refuse_numpy(**arrays: Any) -> None:
+    for name, array in arrays.items():
+        if isinstance(array, np.ndarray):
+            raise KindError(
+                f"q and {name} must come from one array library, but {name} is of NumPy; convert "
+                f"it: torch.as_tensor({name})"
+            )
+
+
+def _known(name: str, value: Any) -> Any:
+    """A number of Python, checked; one that torch keeps open, such as a length, is left so."""
+    return value if isinstance(value, torch.SymInt | torch.SymFloat) else check_number(name, value)
+
+
 def _seed(dropout: float, generator: Any) -> Tensor | None:
     if not dropout:
         return None
     if generator is None:
         return torch.randint(2**31, ())
-    if isinstance(generator, int):
-        return torch.full((), generator % 2**31, dtype=torch.int64)
+    if isinstance(generator, int | torch.SymInt) and not isinstance(generator, bool):
+        number: Any = generator % 2**31
+        return torch.full((), number, dtype=torch.int64)
     raise KindError(
         "generator must be a whole number or None inside a compiled graph, which cannot hold a "
         f"{type(generator).__name__}"
@@ -206,7 +223,14 @@ def _without_functions(mask: Mask, q: Tensor, k: Tensor, start: Tensor | None) -
     keys = torch.arange(S, device=q.device)
     allowed = torch.as_tensor(mask.fn(rows, keys), device=q.device)
     check_booleans(allowed)
-    return Keep(allowed.broadcast_to((*rows.shape[:-1], S)))
+    full = (*rows.shape[:-1], S)
+    pairs = zip(reversed(allowed.shape), reversed(full), strict=False)
+    if allowed.ndim > len(full) or any(n not in (1, m) for n, m in pairs):
+        raise ShapeError(
+            "the function of where(fn) must return the shape that its arguments broadcast to, "
+            f"{full}, but it returned {tuple(allowed.shape)}"
+        )
+    return Keep(allowed.broadcast_to(full))
 
 
 def _refuse_forward_mode() -> None:

@@ -34,6 +34,8 @@ class Apart(Mask, ABC):
                 f"entry {(*frame.sizes.lead, S)}, but it covers {shape}"
             )
         at = frame.query_positions()
+        if S == 0:
+            return Ranges.of(np.zeros_like(at), np.zeros_like(at), S)
         inside = (at >= 0) & (at < S)
         at = np.where(inside, at, 0)
         if len(shape) == 1:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError, ValueRangeError
-from regard._shapes import Array, count, dtype_name, in_graph, whole_numbers
+from regard._shapes import Array, count, dtype_name, in_graph, rectangular, whole_numbers
 from regard.rules.apart import Documents, Packed
 from regard.rules.masks import (
     Causal,
@@ -64,7 +64,8 @@ def window(n: int | None = None, *, before: int | None = None, after: int | None
         return Window(count("n", n, at_least=1) - 1, 0)
     if before is None and after is None:
         raise ValueRangeError("window needs a size: window(n), or window(before=a, after=b)")
-    return Window(count("before", before or 0), count("after", after or 0))
+    before, after = (0 if n is None else n for n in (before, after))
+    return Window(count("before", before), count("after", after))
 
 
 def prefix(n: int) -> Mask:
@@ -138,7 +139,7 @@ def documents(ids: Any = None, *, lengths: Any = None, cumulative: Any = None) -
         return _documents_in_graph(ids, lengths, cumulative)
     if lengths is not None:
         sizes = whole_numbers("lengths", lengths)
-        if sizes.ndim != 1 or np.any(sizes < 0):
+        if sizes.ndim != 1 or sizes.size == 0 or np.any(sizes < 0):
             raise ValueRangeError("lengths must be a list of sizes of 0 or more, such as [3, 2]")
         cumulative = np.concatenate([[0], np.cumsum(sizes)])
     if cumulative is not None:
@@ -170,8 +171,9 @@ def as_tensor(value: Any) -> Any:
     """
     import torch
 
-    if isinstance(value, int) and not isinstance(value, bool):
-        return torch.full((), value, dtype=torch.int64)
+    if isinstance(value, int | torch.SymInt) and not isinstance(value, bool):
+        number: Any = value
+        return torch.full((), number, dtype=torch.int64)
     if isinstance(value, list | tuple) and value:
         return torch.stack([as_tensor(one) for one in value])
     return torch.as_tensor(value)
@@ -209,7 +211,7 @@ def keep(array: Array) -> Mask:
     if in_graph():
         return Keep(array)
     if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-        array = np.asarray(array)
+        array = rectangular("array", array)
     if dtype_name(array) != "bool":
         raise KindError(
             f"keep(array) takes a bool array, True meaning 'may attend', but it is "

@@ -58,6 +58,11 @@ class Score(Rule, ABC):
     """NumPy leaves ``array + score`` to us."""
 
 
+def _ends(at: NDArray[np.int64]) -> tuple[int, ...]:
+    """The least and the largest of some positions, if there are any."""
+    return (int(at.min()), int(at.max())) if at.size else ()
+
+
 def as_score(bias: Any) -> Score:
     """``bias`` as a value: an array becomes ``Dense``."""
     if isinstance(bias, Score):
@@ -187,11 +192,17 @@ class T5(Score):
             )
 
     def strip(self, frame: Frame, pieces: list[Array]) -> Array:
-        xp, (weight,) = frame.xp, pieces
-        far = np.arange(-self.farthest, self.farthest + 1)
-        buckets = self.buckets(far)
-        table = xp.matrix_transpose(xp.take(weight, frame.move(buckets), axis=-2))
+        (weight,) = pieces
+        table = self.table(frame, weight)
         return Relative(table).strip(frame, [table])
+
+    def table(self, frame: Frame, weight: Array) -> Array:
+        """(…, H, N) the bias of each distance that occurs in ``frame``, as ``Relative`` has it."""
+        i, j = frame.query_positions(), frame.key_positions()
+        reach = max((int(abs(a - b)) for a in _ends(i) for b in _ends(j)), default=0)
+        reach = min(self.farthest, reach)
+        buckets = frame.move(self.buckets(np.arange(-reach, reach + 1)))
+        return frame.xp.matrix_transpose(frame.xp.take(weight, buckets, axis=-2))
 
     def buckets(self, distance: NDArray[np.int64]) -> NDArray[np.int64]:
         """The bucket of each distance j − i: exact while near, then logarithmic."""

@@ -33,7 +33,7 @@ def alibi(heads: int | Array) -> Score:
     >>> regard.weights(x, x, bias=regard.alibi(1))[0, 2].round(4).tolist()
     [0.332, 0.3333, 0.3346]
     """
-    if getattr(heads, "ndim", 0) > 0:
+    if not isinstance(heads, int) and getattr(heads, "ndim", 0) > 0:
         slopes: Array = heads
         namespace(slopes=slopes)
         check_dtypes(slopes=slopes)
@@ -42,7 +42,9 @@ def alibi(heads: int | Array) -> Score:
 
 
 def _slopes(H: int) -> list[float]:
-    whole = 1 << (H.bit_length() - 1)  # the power of two at or below H
+    # The power of two at or below H, by comparisons: of a length that is open while a graph is made
+    # torch allows no more.
+    whole = max(2**n for n in range(32) if 2**n <= H)
     first = [2.0 ** (-8 * (h + 1) / whole) for h in range(whole)]
     between = [2.0 ** (-4 * (2 * h + 1) / whole) for h in range(H - whole)]
     return first + between

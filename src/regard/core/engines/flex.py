@@ -31,7 +31,7 @@ from regard.rules.rule import flatten
 from regard.rules.scores import T5, Alibi, Dense, Relative, Score, Sum
 
 name = "flex"
-why = "torch's flex_attention, compiled for this shape; for finite inputs it keeps the contract"
+why = "torch's flex_attention, compiled for this shape; where all is finite it keeps the contract"
 
 differentiable = True
 """torch differentiates its output once, on CUDA; tiles gives the other derivatives."""
@@ -235,8 +235,7 @@ def _bias_mod(bias: Score, call: Call) -> Mod:
         slopes = _reader(bias.slopes, 1, call)
         return lambda b, h, i, j: (i + start(b) - j).abs() * -slopes(b, h).float()
     if isinstance(bias, T5):
-        buckets = bias.buckets(np.arange(-bias.farthest, bias.farthest + 1))
-        bias = Relative(bias.weight[..., call.frame.move(buckets), :].mT)
+        bias = Relative(bias.table(call.frame, bias.weight))
     assert isinstance(bias, Relative), f"{type(bias).__name__} has no score of one query and key"
     table, n = _reader(bias.table, 2, call), bias.table.shape[-1]
     return lambda b, h, i, j: table(b, h, (j - i - start(b) + n // 2).clamp(0, n - 1))

@@ -1,7 +1,8 @@
 """The engine ``sdpa``: torch's own scaled_dot_product_attention, where it keeps the contract.
 
 It keeps no weights and takes a mask other than plain causal only as a dense bool array.  NaN and
-infinity in hidden keys reach its output, so the contract holds for finite inputs only.
+infinity in hidden keys reach its output, and so do products that overflow: the contract holds where
+inputs and q · k are finite.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from regard.core.reducers import Reducer
 from regard.rules.rule import flatten
 
 name = "sdpa"
-why = "torch's own attention; for finite inputs it keeps the contract"
+why = "torch's own attention; where all is finite, q · k too, it keeps the contract"
 
 differentiable = True
 """torch differentiates its output once; tiles gives the other derivatives."""
@@ -47,12 +48,13 @@ def refuses(call: Call, want: str) -> str | None:
 
 
 def _rounds(call: Call) -> bool:
-    """Whether a bias in the dtype of q would be another: one of a wider dtype, or a sum."""
+    """Whether a bias in the dtype of q would be another: one of another dtype, or a sum."""
     if call.bias is None:
         return False
     width, flat = call.q.dtype.itemsize, flatten(call.bias)
     computed = not {"Alibi", "Sum"}.isdisjoint(flat.text.split())
-    return (width < 4 and computed) or any(a.dtype.itemsize > width for a in flat.arrays)
+    others = [a.dtype.itemsize for a in flat.arrays if a.dtype != call.q.dtype]
+    return (width < 4 and computed) or any(size >= width for size in others)
 
 
 def dislikes(call: Call) -> str | None:
