@@ -107,11 +107,12 @@ def test_sinks_and_softcaps_are_in_the_equation_too() -> None:
 
 
 def test_keys_of_another_width_and_values_of_their_own() -> None:
-    m = MultiHeadAttention(C, H, key_width=9)
-    x, y, z = torch.randn(2, T, C), torch.randn(2, 5, 9), torch.randn(2, 5, 9)
-    one = m(x, y, z)
-    assert one.shape == x.shape
-    assert not torch.equal(one, m(x, y))
+    m = MultiHeadAttention(C, H, key_from=9, value_from=11)
+    x, y, z = torch.randn(2, T, C), torch.randn(2, 5, 9), torch.randn(2, 5, 11)
+    W = m.weights(x, y)
+    v = m.value(z).reshape(2, 5, H, -1).transpose(1, 2)
+    torch.testing.assert_close(m(x, y, z), m.output((W @ v).transpose(1, 2).flatten(-2)))
+    assert MultiHeadAttention(C, H, key_from=9)(x, y).shape == x.shape
 
 
 @attentions

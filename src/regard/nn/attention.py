@@ -69,7 +69,8 @@ class MultiHeadAttention(nn.Module):
         width: C, of what comes in and goes out.
         heads: H; each is ``head_width`` wide, C / H unless given.
         key_heads: G, of which H is a multiple: query head h reads key head h // (H // G).
-        key_width: of what keys and values are made from, where it is not C.
+        key_from: the width of what keys are made from, where it is not C.
+        value_from: of what values are made from, where it is not that.
         value_width: of one head's values, where it is not ``head_width``.
         bias: whether q, k and v have one; ``output_bias``: whether the output has one, as they
             unless given.
@@ -100,7 +101,8 @@ class MultiHeadAttention(nn.Module):
         *,
         key_heads: int | None = None,
         head_width: int | None = None,
-        key_width: int | None = None,
+        key_from: int | None = None,
+        value_from: int | None = None,
         value_width: int | None = None,
         bias: bool = True,
         output_bias: bool | None = None,
@@ -125,10 +127,10 @@ class MultiHeadAttention(nn.Module):
         E = value_width or D
         self.width, self.heads, self.key_heads, self.head_width = width, H, G, D
         self.mask, self.scale, self.softcap, self.dropout = mask, scale, softcap, dropout
-        made_of = key_width or width
+        made_of = key_from or width
         self.query = nn.Linear(width, H * D, bias=bias)
         self.key = nn.Linear(made_of, G * D, bias=bias)
-        self.value = nn.Linear(made_of, G * E, bias=bias)
+        self.value = nn.Linear(value_from or made_of, G * E, bias=bias)
         self.output = nn.Linear(H * E, width, bias=bias if output_bias is None else output_bias)
         self.query_norm, self.key_norm = (nn.Identity() if norm is None else norm(D) for _ in "qk")
         self.position = position
@@ -167,7 +169,8 @@ class MultiHeadAttention(nn.Module):
             cache: ``Cache`` or ``StaticCache`` to attend to the tokens so far; ``Memory`` for the
                 keys of a cross attention.
         """
-        q, k, v, mask, options = self._arguments(query, key, value, mask, bias, positions, cache)
+        given = (query, key, value, mask, bias, positions, cache)
+        q, k, v, mask, options = self._arguments(*given, values=True)
         rate = self.dropout if self.training else 0.0
         heads: Tensor = attend(q, k, v, mask, dropout=rate, **options)
         joined: Tensor = self.output(heads.transpose(-3, -2).flatten(-2))
@@ -183,8 +186,8 @@ class MultiHeadAttention(nn.Module):
         positions: Tensor | None = None,
     ) -> Weights:
         """The weights (B, H, T, S) of ``forward`` with the same arguments, to be asked."""
-        arguments = self._arguments(query, key, None, mask, bias, positions, None)
-        q, k, _, mask, options = arguments
+        given = (query, key, None, mask, bias, positions, None)
+        q, k, _, mask, options = self._arguments(*given, values=False)
         return weights(q, k, mask, **options)
 
     def _arguments(
@@ -196,6 +199,8 @@ class MultiHeadAttention(nn.Module):
         bias: Any,
         positions: Tensor | None,
         cache: Cache | Memory | None,
+        *,
+        values: bool,
     ) -> tuple[Tensor, Tensor, Tensor, Mask | None, dict[str, Any]]:
         """What ``attend`` is asked with."""
         if query.ndim < 3 or query.shape[-1] != self.width:
@@ -210,7 +215,7 @@ class MultiHeadAttention(nn.Module):
             k, v = cache.held
         else:
             k = self.key_norm(self._split(self.key(key), self.key_heads))
-            v = self._split(self.value(value), self.key_heads)
+            v = self._split(self.value(value), self.key_heads) if values else k
         if isinstance(self.position, Rotary):
             if not alone:
                 raise KindError(

@@ -44,6 +44,8 @@ class Style:
     """Of the scores: 1/√head_width unless given."""
     embedding_scale: Callable[[int], float] = lambda width: 1.0
     """What embeddings of a width are multiplied by."""
+    segments: int = 0
+    """How many kinds of segments have a vector that is added to embeddings (BERT)."""
     embedding_norm: bool = False
     """Whether embeddings go through a norm."""
     last_norm: bool | None = None
@@ -52,6 +54,8 @@ class Style:
     """Whether the output's matrix is the embedding."""
     output_scale: Callable[[int], float] = lambda width: 1.0
     """What the last vectors of a width are multiplied by before the output's matrix."""
+    output_bias: bool = False
+    """Whether each token has a number that is added to its logit (BART, Marian)."""
 
 
 def _root(width: int) -> float:

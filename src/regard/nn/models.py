@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from regard.nn.blocks import ORIGINAL, DecoderBlock, EncoderBlock, Style, embedded, stack_bias
@@ -30,6 +31,7 @@ class Stack(nn.Module):
         if tokens is None:
             nn.init.normal_(self.tokens.weight, std=width**-0.5)
         self.positions = None if style.positions is None else style.positions(width)
+        self.segments = nn.Embedding(style.segments, width) if style.segments else None
         self.embedding_norm = style.norm(width) if style.embedding_norm else nn.Identity()
         self.relative = None if style.relative is None else style.relative(heads)
         self.blocks = nn.ModuleList(blocks)
@@ -38,9 +40,13 @@ class Stack(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.scale = style.embedding_scale(width)
 
-    def embed(self, ids: Tensor, positions: Tensor | None, start: int) -> Tensor:
+    def embed(
+        self, ids: Tensor, positions: Tensor | None, start: int, segments: Tensor | None = None
+    ) -> Tensor:
         """(B, T) → (B, T, C)."""
         x = embedded(self.tokens, ids, self.scale)
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
         if self.positions is not None:
             x = self.positions(x, positions, start)
         out: Tensor = self.dropout(self.embedding_norm(x))
@@ -99,10 +105,11 @@ class Encoder(Stack):
         *,
         positions: Tensor | None = None,
         cache: list[Cache] | None = None,
+        segments: Tensor | None = None,
     ) -> Tensor:
-        """The last vectors."""
+        """The last vectors; ``segments`` (B, T) are the kinds of segments, 0 unless given."""
         start = 0 if cache is None else cache[0].length
-        x, bias = self.embed(ids, positions, start), stack_bias(self.relative)
+        x, bias = self.embed(ids, positions, start, segments), stack_bias(self.relative)
         for i, block in enumerate(self.blocks):
             past = None if cache is None else cache[i]
             x = block(x, mask, bias=bias, positions=positions, cache=past)
@@ -173,7 +180,7 @@ class Output(nn.Module):
     def __init__(self, tokens: nn.Embedding, style: Style) -> None:
         super().__init__()
         vocabulary, width = tokens.weight.shape
-        self.linear = nn.Linear(width, vocabulary, bias=False)
+        self.linear = nn.Linear(width, vocabulary, bias=style.output_bias)
         if style.tied:
             self.linear.weight = tokens.weight
         else:

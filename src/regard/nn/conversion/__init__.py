@@ -1,0 +1,1 @@
+"""Weights carried over, both ways: torch's own layer, and the layouts of transformers."""
