@@ -14,6 +14,7 @@ from regard.core.merge import Partial, merge
 from regard.core.plan import Plan
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
 from regard.core.weights import Weights
+from regard.recording.register import register
 from regard.recording.watch import watch
 from regard.rules import (
     Mask,
@@ -62,6 +63,7 @@ __all__ = [
     "plan",
     "prefix",
     "received",
+    "register",
     "relative",
     "t5_relative",
     "topk",
