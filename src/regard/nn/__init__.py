@@ -20,6 +20,8 @@ from regard.nn.blocks import (
     Style,
 )
 from regard.nn.cache import Cache, Memory, StaticCache
+from regard.nn.conversion.multihead import from_multihead, replace, to_multihead
+from regard.nn.conversion.transformers import from_transformers, to_transformers
 from regard.nn.generation import Beam, Greedy, Sample, generate
 from regard.nn.linear import LinearAttention
 from regard.nn.models import Decoder, Encoder, LanguageModel, Seq2Seq
@@ -77,5 +79,10 @@ __all__ = [
     "Style",
     "TopKAttention",
     "YaRNScaling",
+    "from_multihead",
+    "from_transformers",
     "generate",
+    "replace",
+    "to_multihead",
+    "to_transformers",
 ]

@@ -58,16 +58,18 @@ class Style:
     """Whether each token has a number that is added to its logit (BART, Marian)."""
 
 
-def _root(width: int) -> float:
+def root(width: int) -> float:
+    """√width."""
     return float(width**0.5)
 
 
-def _inverse_root(width: int) -> float:
+def inverse_root(width: int) -> float:
+    """1/√width."""
     return float(width**-0.5)
 
 
 ORIGINAL = Style(
-    order="post", activation=nn.functional.relu, positions=Sinusoidal, embedding_scale=_root
+    order="post", activation=nn.functional.relu, positions=Sinusoidal, embedding_scale=root
 )
 """Vaswani et al. 2017."""
 LLAMA = Style(
@@ -85,7 +87,7 @@ T5 = Style(
     bias=False,
     relative=RelativeBias,
     scale=1.0,
-    output_scale=_inverse_root,
+    output_scale=inverse_root,
 )
 """Raffel et al. 2020."""
 
