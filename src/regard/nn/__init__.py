@@ -20,6 +20,7 @@ from regard.nn.blocks import (
     Style,
 )
 from regard.nn.cache import Cache, Memory, StaticCache
+from regard.nn.conversion.keras import from_keras, to_keras
 from regard.nn.conversion.multihead import from_multihead, replace, to_multihead
 from regard.nn.conversion.transformers import from_transformers, to_transformers
 from regard.nn.generation import Beam, Greedy, Sample, generate
@@ -79,10 +80,12 @@ __all__ = [
     "Style",
     "TopKAttention",
     "YaRNScaling",
+    "from_keras",
     "from_multihead",
     "from_transformers",
     "generate",
     "replace",
+    "to_keras",
     "to_multihead",
     "to_transformers",
 ]

@@ -1,0 +1,166 @@
+"""Keras 3's attention layers and ours: the same numbers either way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard._errors import KindError
+from regard.nn.attention import MultiHeadAttention
+from regard.nn.scored import AdditiveAttention, MultiplicativeAttention, Scored
+
+PROJECTIONS = (("query", "_query_dense"), ("key", "_key_dense"), ("value", "_value_dense"))
+
+
+def from_keras(theirs: Any, width: int | None = None) -> MultiHeadAttention | Scored:
+    """Ours with the weights of a built layer of Keras, copied.
+
+    Args:
+        theirs: ``MultiHeadAttention``, ``GroupedQueryAttention``, ``Attention`` or
+            ``AdditiveAttention``, called or built once, so that it has weights.
+        width: of the queries, which ``Attention`` does not know.
+
+    Keras has no projections in its ``AdditiveAttention``, and no matrix in its ``Attention``: ours
+    have the identity there.  Its scale of a ``dot`` becomes a multiple of the identity
+    (``general``).
+
+    Raises:
+        KindError: another layer, one that is not built, or a setting without a counterpart
+            (``attention_axes``, ``sliding_window``, ``use_gate``, another ``output_shape``).
+
+    Source: Keras 3, ``keras.layers``.
+    """
+    import keras
+
+    if not theirs.built:
+        raise KindError("the layer is not built and has no weights yet; call it once")
+    if isinstance(theirs, keras.layers.MultiHeadAttention | keras.layers.GroupQueryAttention):
+        return _from_heads(theirs)
+    if isinstance(theirs, keras.layers.AdditiveAttention):
+        scale = theirs.scale
+        if scale is None and width is None:
+            raise KindError("an AdditiveAttention without a scale does not know its width: say it")
+        v = torch.ones(width or 0) if scale is None else _tensor(scale)
+        return _additive(v)
+    if isinstance(theirs, keras.layers.Attention):
+        if width is None:
+            raise KindError("a layer of Keras' Attention does not know its width: width=…")
+        factor = 1.0 if theirs.scale is None else float(_tensor(theirs.scale))
+        if theirs.score_mode == "concat":
+            v = torch.full((width,), float(_tensor(theirs.concat_score_weight)))
+            ours = MultiplicativeAttention(width, "concat")
+            ours.joint = _additive(v, factor)
+            return ours
+        if theirs.scale is None:
+            return MultiplicativeAttention(width, "dot")
+        ours = MultiplicativeAttention(width, "general")
+        assert ours.between is not None
+        with torch.no_grad():
+            ours.between.weight.copy_(torch.eye(width) * factor)
+        return ours
+    raise KindError(f"there is no counterpart of Keras' {type(theirs).__name__} here")
+
+
+def to_keras(ours: MultiHeadAttention) -> Any:
+    """Keras' ``MultiHeadAttention``, or ``GroupedQueryAttention``, with the weights of ``ours``.
+
+    Raises:
+        KindError: what Keras' layers have not: positions, masks of their own, norms, and so on.
+    """
+    import keras
+
+    E = ours.value.out_features // ours.key_heads
+    grouped = ours.key_heads != ours.heads
+    biased = ours.query.bias is not None
+    for what, there in (
+        ("norm", not isinstance(ours.query_norm, nn.Identity)),
+        ("position", ours.position is not None),
+        ("mask", ours.mask is not None),
+        ("scale", ours.scale is not None),
+        ("softcap", ours.softcap is not None),
+        ("sink", ours.sink is not None),
+        ("output_bias", (ours.output.bias is not None) != biased),
+        ("value_width with key_heads", grouped and ours.head_width != E),
+    ):
+        if there:
+            raise KindError(f"Keras' layer has no {what} of its own, and this one has")
+    options = {"dropout": ours.dropout, "use_bias": biased}
+    if grouped:
+        theirs = keras.layers.GroupQueryAttention(
+            ours.head_width, ours.heads, ours.key_heads, **options
+        )
+    else:
+        theirs = keras.layers.MultiHeadAttention(ours.heads, ours.head_width, E, **options)
+    key, value = ours.key.in_features, ours.value.in_features
+    theirs.build((None, None, ours.width), (None, None, value), (None, None, key))
+    for mine, name in PROJECTIONS:
+        _set(getattr(theirs, name), getattr(ours, mine), turned=False)
+    _set(theirs._output_dense, ours.output, turned=True)
+    return theirs
+
+
+def _from_heads(theirs: Any) -> MultiHeadAttention:
+    for what in ("_attention_axes", "_sliding_window", "sliding_window", "_use_gate", "use_gate"):
+        held = getattr(theirs, what, None)
+        if held and not (what == "_attention_axes" and tuple(held) == (1,)):
+            raise KindError(f"Keras' {what.strip('_')} has no counterpart here, and this has it")
+    kernels = {mine: _tensor(getattr(theirs, name).kernel) for mine, name in PROJECTIONS}
+    width, heads, head_width = kernels["query"].shape
+    key_from, key_heads, _ = kernels["key"].shape
+    out = _tensor(theirs._output_dense.kernel)
+    if out.shape[-1] != width:
+        raise KindError("Keras' output_shape is another than the queries', which ours cannot have")
+    ours = MultiHeadAttention(
+        width,
+        heads,
+        key_heads=key_heads,
+        head_width=head_width,
+        key_from=key_from,
+        value_from=kernels["value"].shape[0],
+        value_width=kernels["value"].shape[-1],
+        bias=theirs._query_dense.bias is not None,
+        dropout=float(getattr(theirs, "_dropout", getattr(theirs, "dropout", 0.0))),
+    )
+    with torch.no_grad():
+        for mine, name in PROJECTIONS:
+            _read(getattr(ours, mine), getattr(theirs, name))
+        _read(ours.output, theirs._output_dense)
+    return ours.to(kernels["query"].dtype)
+
+
+def _read(linear: nn.Linear, dense: Any) -> None:
+    linear.weight.copy_(_tensor(dense.kernel).reshape(linear.weight.shape[::-1]).T)
+    if linear.bias is not None:
+        linear.bias.copy_(_tensor(dense.bias).reshape(-1))
+
+
+def _set(dense: Any, linear: nn.Linear, turned: bool) -> None:
+    weights = [_numbers(linear.weight.T).reshape(dense.kernel.shape)]
+    if linear.bias is not None:
+        weights.append(_numbers(linear.bias).reshape(dense.bias.shape))
+    dense.set_weights(weights)
+
+
+def _additive(v: Tensor, factor: float = 1.0) -> AdditiveAttention:
+    """vᵀ tanh(factor · (q + k))."""
+    ours = AdditiveAttention(len(v), len(v), len(v))
+    with torch.no_grad():
+        for linear in (ours.query, ours.key):
+            linear.weight.copy_(torch.eye(len(v)) * factor)
+        ours.score.weight.copy_(v[None])
+    return ours
+
+
+def _tensor(variable: Any) -> Tensor:
+    import keras
+
+    return torch.as_tensor(np.array(keras.ops.convert_to_numpy(variable)))
+
+
+def _numbers(array: Tensor) -> NDArray[Any]:
+    numbers: NDArray[Any] = array.detach().cpu().numpy()
+    return numbers
