@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -21,6 +22,7 @@ from regard.nn import (  # noqa: E402
     ScaledDotProductAttention,
     TopKAttention,
 )
+from regard.nn.scored import Scored  # noqa: E402
 
 B, T, S, CQ, CK, E = 2, 3, 5, 4, 6, 7
 
@@ -218,3 +220,81 @@ def test_what_cannot_be_says_why() -> None:
         LinearAttention(),
     ):
         assert str(module)
+
+
+MECHANISMS: dict[str, Any] = {
+    "additive": lambda: AdditiveAttention(8, 8, 16),
+    "dot": lambda: MultiplicativeAttention(8, "dot"),
+    "general": lambda: MultiplicativeAttention(8, "general"),
+    "concat": lambda: MultiplicativeAttention(8, "concat"),
+    "local, own": lambda: LocalAttention(MultiplicativeAttention(8), 8, 2, predicted=False),
+    "local, predicted": lambda: LocalAttention(MultiplicativeAttention(8), 8, 4),
+    "plain": ScaledDotProductAttention,
+    "top k": lambda: TopKAttention(4),
+    "hard": HardAttention,
+    "linear": LinearAttention,
+    "linear, causal": lambda: LinearAttention(causal=True),
+}
+every_mechanism = pytest.mark.parametrize("make", MECHANISMS.values(), ids=MECHANISMS)
+
+
+class Reader(torch.nn.Module):
+    """Says at each place which of two tokens the text began with: a task for attention alone."""
+
+    def __init__(self, mechanism: Any) -> None:
+        super().__init__()
+        self.tokens = torch.nn.Embedding(10, 8)
+        self.mechanism = mechanism
+        self.q, self.k, self.v = (torch.nn.Linear(8, 8) for _ in range(3))
+        self.answer = torch.nn.Linear(8, 2)
+
+    def forward(self, ids: Any) -> Any:
+        x = self.tokens(ids)
+        qkv = [made(x)[:, None] for made in (self.q, self.k, self.v)]  # one head
+        if isinstance(self.mechanism, Scored | LocalAttention):
+            return self.answer(self.mechanism(*(a[:, 0] for a in qkv)))
+        return self.answer(self.mechanism(*qkv)[:, 0])
+
+
+@every_mechanism
+def test_each_mechanism_learns(make: Any) -> None:
+    torch.manual_seed(0)
+    model = Reader(make())
+    step, losses = torch.optim.Adam(model.parameters(), lr=0.01), []
+    for _ in range(80):
+        ids = torch.randint(2, 10, (32, 6))
+        first = torch.randint(2, (32,))
+        ids[:, 0] = first
+        logits = model(ids)
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), first.repeat_interleave(6))
+        step.zero_grad()
+        loss.backward()
+        step.step()
+        losses.append(float(loss.detach()))
+    assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
+
+
+@every_mechanism
+def test_laws_of_each_mechanism(make: Any) -> None:
+    """Batch entries apart; the same when saved, copied, halved, compiled."""
+    m = make()
+    shape = (3, 2, 5, 8) if isinstance(m, LinearAttention) else (3, 5, 8)
+    q, k, v = (torch.randn(shape) for _ in range(3))
+    want = m(q, k, v).detach()
+    torch.testing.assert_close(m(q[1:2], k[1:2], v[1:2]), want[1:2])
+    torch.testing.assert_close(copy.deepcopy(m)(q, k, v), want)
+    other = make()
+    other.load_state_dict(m.state_dict())
+    torch.testing.assert_close(other(q, k, v), want)
+    low = copy.deepcopy(m).bfloat16()(*(a.bfloat16() for a in (q, k, v)))
+    assert low.dtype == torch.bfloat16
+    if not isinstance(m, TopKAttention | HardAttention):  # these jump between near scores
+        torch.testing.assert_close(low.float(), want, rtol=0.1, atol=0.1)
+    if not isinstance(m, LocalAttention | LinearAttention) or getattr(m, "causal", True) is False:
+        order = torch.randperm(5)
+        torch.testing.assert_close(m(q, k[..., order, :], v[..., order, :]), want)
+    asks = isinstance(m, TopKAttention | HardAttention) or getattr(m, "position", None) is not None
+    if not asks:  # questions to the weights are asked outside of a graph
+        torch._dynamo.reset()
+        graph = torch.compile(m, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(graph(q, k, v), want)
