@@ -63,5 +63,7 @@ def run(call: Call, engine: str, reducers: Sequence[Reducer]) -> list[Any]:
     else:
         with exactly(call.q):
             found = ENGINES[engine].compute(call, reducers)
+    if len(found) == len(reducers) == 1:
+        return [reducers[0].result(*found)]
     rest = iter(found)
     return [reducer.result(*(next(rest) for _ in reducer.outputs())) for reducer in reducers]

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from regard._shapes import Array, dtype_name
 from regard.core.call import Call
-from regard.core.modes import is_torch
 from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.masks import Keep
 from regard.rules.scores import Dense, Score, Sum
@@ -72,48 +71,67 @@ def dislikes(call: Call) -> str | None:
 
 def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     """The output, lse, or both."""
-    wanted = {type(reducer) for reducer in reducers}
-    assert wanted <= {Mixed, Lse}, "it answers no questions"
-    assert call.v is not None, "only weights come without values"
-    T, shape = call.sizes.T, call.q.shape[:-1]
-    output = _empty(call, (*shape, call.v.shape[-1]), call.v.dtype) if Mixed in wanted else None
-    wide = call.xp.float64 if dtype_name(call.q) == "float64" else call.xp.float32
-    lse = _empty(call, shape, wide) if Lse in wanted else None
-    threshold = round(call.dropout * 2**32)
+    wanted = [type(reducer) for reducer in reducers]
+    sizes, q, k, v = call.sizes, _contiguous(call.q), _contiguous(call.k), _contiguous(call.v)
+    code, shape, T = CODES[dtype_name(q)], q.shape[:-1], sizes.T
+    output = _empty(q, (*shape, v.shape[-1]), q.dtype) if Mixed in wanted else None
+    wide = call.xp.float64 if code == CODES["float64"] else call.xp.float32
+    lse = _empty(q, (*shape, 1), wide) if Lse in wanted else None
+    first = (code, len(sizes.lead), *sizes.lead, sizes.H, sizes.G)
+    second = (sizes.S, sizes.D, v.shape[-1])
+    draws = (min(round(call.dropout * 2**32), 2**32 - 1), call.seed, T)
+    entries = prod(call.frame.sizes.lead)
     for rows, seen in _strips(call):
         part = _Part(call, rows)
-        found = [
-            CODES[dtype_name(call.q)], len(call.sizes.lead), *call.sizes.lead,
-            call.sizes.H, call.sizes.G, rows.stop - rows.start, call.sizes.S, call.sizes.D,
-            call.v.shape[-1],
-        ]  # fmt: skip
-        found += part.array(_contiguous(call.q), rows) + part.array(_contiguous(call.k))
-        found += part.array(_contiguous(call.v)) + part.array(output, rows)
-        found += part.array(None if lse is None else lse[..., None], rows)
-        found += part.sink(wide) + part.ranges() + part.array(seen)
-        found += [min(threshold, 2**32 - 1), call.seed, T, rows.start, prod(call.frame.sizes.lead)]
-        found += part.biases()
-        _native.attend(tuple(found), call.scale, call.softcap or 0.0, 1 / (1 - call.dropout))
-    both = {Mixed: output, Lse: lse}
-    return [both[type(reducer)] for reducer in reducers]
+        numbers = (
+            *(*first, rows.stop - rows.start, *second),
+            *(*_place(q, rows.start), *_place(k), *_place(v)),
+            *(*_place(output, rows.start), *_place(lse, rows.start)),
+            *(*part.sink(wide), *part.ranges(), *part.broadcast(seen)),
+            *(*draws, rows.start, entries, *part.biases()),
+        )
+        _native.attend(numbers, call.scale, call.softcap or 0.0, 1 / (1 - call.dropout))
+    both = {Mixed: output, Lse: None if lse is None else lse[..., 0]}
+    return [both[kind] for kind in wanted]
 
 
-def _empty(call: Call, shape: tuple[int, ...], dtype: Any) -> Array:
-    return call.xp.empty(shape, dtype=dtype, device=call.frame.device)
+def _empty(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    return (
+        np.empty(shape, dtype)
+        if isinstance(like, np.ndarray)
+        else like.new_empty(shape, dtype=dtype)
+    )
 
 
 def _contiguous(array: Array) -> Array:
     """``array``, or a copy if its last axis is not contiguous."""
     if array.shape[-1] < 2 or _steps(array)[-1] == 1:
         return array
-    return array.contiguous() if is_torch(array) else np.ascontiguousarray(array)
+    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array.contiguous()
 
 
 def _steps(array: Array) -> tuple[int, ...]:
     """The strides in items."""
-    if is_torch(array):
-        return tuple(array.stride())
-    return tuple(n // array.itemsize for n in array.strides)
+    if isinstance(array, np.ndarray):
+        return tuple(n // array.itemsize for n in array.strides)
+    return array.stride()  # type: ignore[no-any-return]
+
+
+def _place(array: Array | None, row: int = 0) -> tuple[int, ...]:
+    """Address and steps of an array that has all axes, from ``row`` on; 0 if there is none."""
+    if array is None:
+        return (0,)
+    steps = _steps(array)
+    address = _address(array)
+    return (address + row * steps[-2] * array.itemsize if row else address, *steps)
+
+
+def _address(array: Array) -> int:
+    if isinstance(array, np.ndarray):
+        address = array.__array_interface__["data"][0]
+    else:
+        address = array.data_ptr()
+    return address or 64  # 0 would mean that there is no such array
 
 
 def _strips(call: Call) -> Iterator[tuple[slice, Array | None]]:
@@ -147,61 +165,51 @@ class _Part:
     def __post_init__(self) -> None:
         self.alive: list[Any] = []
 
-    def array(self, array: Array | None, rows: slice | None = None) -> list[int]:
-        """Address and steps, 0 along what is broadcast; with ``rows``, these of its rows."""
+    def broadcast(self, array: Array | None, rows: bool = False) -> tuple[int, ...]:
+        """Address and steps, 0 along what is broadcast; with ``rows``, from the part's first."""
         if array is None:
-            return [0]
+            return (0,)
         self.alive.append(array)
-        shape, steps = array.shape, list(_steps(array))
-        steps = [0 if n == 1 else step for n, step in zip(shape, steps, strict=True)]
-        if is_torch(array):
-            address, size = array.data_ptr(), array.element_size()
-        else:
-            address, size = array.__array_interface__["data"][0], array.itemsize
-        if rows is not None:
-            address += rows.start * steps[-2] * size
-        # An address of 0 would mean that there is no such array.
-        return [address or 64, *[0] * (len(self.call.sizes.lead) + 3 - len(steps)), *steps]
+        steps = [0 if n == 1 else s for n, s in zip(array.shape, _steps(array), strict=True)]
+        address = _address(array) + (self.rows.start * steps[-2] * array.itemsize if rows else 0)
+        return (address, *[0] * (len(self.call.sizes.lead) + 3 - len(steps)), *steps)
 
-    def sink(self, wide: Any) -> list[int]:
-        """The address of one logit a head."""
-        sink = self.call.sink
-        if sink is None:
-            return [0]
-        sink = self.call.xp.astype(sink, wide) + self.call.xp.zeros((), dtype=wide)
-        return self.array(sink.contiguous() if is_torch(sink) else sink)[:1]
+    def sink(self, wide: Any) -> tuple[int, ...]:
+        """The address and step of one logit a head."""
+        if self.call.sink is None:
+            return (0, 0)
+        sink = self.call.xp.astype(self.call.sink, wide)
+        self.alive.append(sink)
+        return (_address(sink), _steps(sink)[0])
 
-    def ranges(self) -> list[int]:
+    def ranges(self) -> tuple[int, ...]:
         """The addresses of first and last, how many there are a row, and the leading steps."""
-        bounds = self.call.bounds
+        bounds, lead = self.call.bounds, len(self.call.sizes.lead)
         if bounds is None:
-            return [0, 0]
-        first, last = (
-            np.ascontiguousarray(a[..., self.rows, :]) for a in (bounds.start, bounds.stop)
-        )
-        lead = len(self.call.sizes.lead)
-        steps = [0 if n == 1 else s // 8 for n, s in zip(first.shape, first.strides, strict=True)]
-        addresses = [self.array(a)[0] for a in (first, last)]
-        return [*addresses, first.shape[-1], *[0] * (lead + 2 - first.ndim), *steps[:-2]]
+            return (0, 0)
+        first, last = bounds.start, bounds.stop
+        if self.rows.start or first.shape[-2] != self.rows.stop or not first.flags.c_contiguous:
+            first, last = first[..., self.rows, :], last[..., self.rows, :]
+        first, last = np.ascontiguousarray(first), np.ascontiguousarray(last)
+        self.alive += [first, last]
+        steps = [0 if n == 1 else s for n, s in zip(first.shape, _steps(first), strict=True)]
+        missing = [0] * (lead + 2 - first.ndim)
+        return (_address(first), _address(last), first.shape[-1], *missing, *steps[:-2])
 
-    def biases(self) -> list[int]:
+    def biases(self) -> tuple[int, ...]:
         """How many, then the dtype and array of each."""
         if self.call.bias is None:
-            return [0]
+            return (0,)
         parts = _parts(self.call.bias)
         found = [len(parts)]
         for part in parts:
             if isinstance(part, Dense):
-                found += [
-                    CODES[dtype_name(part.array)],
-                    *self.array(part.array, self._of(part.array)),
-                ]
+                array = part.array
+                code = CODES[dtype_name(array)]
+                found += [code, *self.broadcast(array, rows=array.shape[-2] > 1)]
             else:
                 found += self._line(part)
-        return found
-
-    def _of(self, array: Array) -> slice | None:
-        return None if array.shape[-2] == 1 else self.rows
+        return tuple(found)
 
     def _line(self, score: Score) -> list[int]:
         """A score of the distance alone: one line of numbers, read one further on for each row."""
@@ -209,8 +217,8 @@ class _Part:
         start = np.asarray(frame.start, dtype=np.int64)[..., None]
         far: NDArray[np.int64] = np.arange(1 - T, max(S, 1 - T)) - start
         line = _contiguous(score.line(frame, far))
-        address, *steps = self.array(line[..., None, :])
+        address, *steps = self.broadcast(line[..., None, :])
         if T + S > 2:
             steps[-2:] = [-1, 1]
-        size = line.element_size() if is_torch(line) else line.itemsize
-        return [CODES[dtype_name(line)], address + (T - 1 - self.rows.start) * size, *steps]
+        address += (T - 1 - self.rows.start) * line.itemsize
+        return [CODES[dtype_name(line)], address, *steps]
