@@ -34,12 +34,11 @@ static double plain_score(const Call& call, const Row& row, const double* q, con
   return s;
 }
 
-static void plain_row(const Job& job, const Place& at, const Row& row) {
+static void plain_row(const Job& job, const Place& at, const Entry& entry, const Row& row) {
   const Call& call = job.call;
-  const int64_t b = at.b;
-  const char* q = call.q.data + call.at(call.q.lead, b) + row.h * call.q.head + row.t * call.q.row;
-  const char* keys = call.k.data + call.at(call.k.lead, b) + at.g * call.k.head;
-  const char* values = call.v.data + call.at(call.v.lead, b) + at.g * call.v.head;
+  const char* q = entry.q + row.h * call.q.head + row.t * call.q.row;
+  const char* keys = entry.k + at.g * call.k.head;
+  const char* values = entry.v + at.g * call.v.head;
   double most = -__builtin_inf(), sum = 0, out[WIDEST] = {}, s[KEYS];
   bool open[KEYS];
   for (int64_t first = 0; first < call.S; first += KEYS) {
@@ -85,13 +84,13 @@ static void plain_row(const Job& job, const Place& at, const Row& row) {
     most = top;
   }
   const bool empty = sum == 0;
-  if (call.lse.data) {
-    char* to = call.lse.data + call.at(call.lse.lead, b) + row.h * call.lse.head + row.t * call.lse.row;
+  if (entry.lse) {
+    char* to = entry.lse + row.h * call.lse.head + row.t * call.lse.row;
     const double lse = empty ? -__builtin_inf() : most + __builtin_log(sum);
     std::memcpy(to, &lse, 8);
   }
-  if (!call.out.data) return;
-  char* to = call.out.data + call.at(call.out.lead, b) + row.h * call.out.head + row.t * call.out.row;
+  if (!entry.out) return;
+  char* to = entry.out + row.h * call.out.head + row.t * call.out.row;
   for (int64_t e = 0; e < call.E; ++e) out[e] = empty ? 0 : out[e] * (factor / sum);
   std::memcpy(to, out, call.E * 8);
 }
@@ -99,8 +98,12 @@ static void plain_row(const Job& job, const Place& at, const Row& row) {
 static void plain_compute(const Job& job, int64_t piece) {
   const Call& call = job.call;
   const Place at(job, piece, 0);
-  for (int64_t n = at.from; n < at.to; ++n)
-    plain_row(job, at, row_at(call, at.b, at.g * (call.H / call.G) + n / call.T, n % call.T));
+  const Entry entry(call, at.b);
+  for (int64_t n = at.from; n < at.to; ++n) {
+    Row row;
+    set_row(call, entry, at.g * (call.H / call.G) + n / call.T, n % call.T, row);
+    plain_row(job, at, entry, row);
+  }
 }
 
 }  // namespace regard::REGARD_LEVEL

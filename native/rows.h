@@ -24,28 +24,43 @@ REGARD_INLINE uint32_t mixed_one(uint32_t x) {
   return x ^ (x >> 15);
 }
 
-static Row row_at(const Call& call, int64_t b, int64_t h, int64_t t) {
-  Row row{};
+// Where the arrays of a batch entry begin: divided out once, since a row has no time for that.
+struct Entry {
+  int64_t b;
+  const char *q, *k, *v, *mask, *bias[MAX_BIAS];
+  char *out, *lse;
+  const int64_t *first, *last;
+
+  Entry(const Call& call, int64_t b) : b(b) {
+    q = call.q.data + call.at(call.q.lead, b);
+    k = call.k.data + call.at(call.k.lead, b);
+    v = call.v.data + call.at(call.v.lead, b);
+    out = call.out.data ? call.out.data + call.at(call.out.lead, b) : nullptr;
+    lse = call.lse.data ? call.lse.data + call.at(call.lse.lead, b) : nullptr;
+    mask = call.mask.data ? call.mask.data + call.at(call.mask.lead, b) : nullptr;
+    const int64_t ranges = call.first ? call.at(call.range_lead, b) : 0;
+    first = call.first ? call.first + ranges : nullptr;
+    last = call.first ? call.last + ranges : nullptr;
+    for (int i = 0; i < call.biases; ++i)
+      bias[i] = call.bias[i].array.data + call.at(call.bias[i].array.lead, b);
+  }
+};
+
+static void set_row(const Call& call, const Entry& entry, int64_t h, int64_t t, Row& row) {
   row.h = h;
   row.t = t;
-  if (call.first) {
-    const int64_t at = call.at(call.range_lead, b) + t * call.ranges;
-    row.first = call.first + at;
-    row.last = call.last + at;
-  }
-  if (call.mask.data)
-    row.mask = call.mask.data + call.at(call.mask.lead, b) + h * call.mask.head + t * call.mask.row;
-  for (int i = 0; i < call.biases; ++i) {
-    const Array& a = call.bias[i].array;
-    row.bias[i] = a.data + call.at(a.lead, b) + h * a.head + t * a.row;
-  }
+  row.first = entry.first ? entry.first + t * call.ranges : nullptr;
+  row.last = entry.first ? entry.last + t * call.ranges : nullptr;
+  row.mask = entry.mask ? entry.mask + h * call.mask.head + t * call.mask.row : nullptr;
+  for (int i = 0; i < call.biases; ++i)
+    row.bias[i] = entry.bias[i] + h * call.bias[i].array.head + t * call.bias[i].array.row;
   if (call.threshold) {
-    const uint64_t n = static_cast<uint64_t>(b % call.drawn * call.H + h) * static_cast<uint64_t>(call.all_rows) +
+    const uint64_t n = static_cast<uint64_t>(entry.b % call.drawn * call.H + h) *
+                           static_cast<uint64_t>(call.all_rows) +
                        static_cast<uint64_t>(call.first_row + t);
     row.draw = mixed_one(mixed_one(static_cast<uint32_t>(n)) ^ static_cast<uint32_t>(n >> 32) ^
                          call.seed);
   }
-  return row;
 }
 
 REGARD_INLINE bool sees(const Call& call, const Row& row, int64_t j) {

@@ -169,9 +169,9 @@ static void group(const Job& job, const Place& at, Scratch& x, int r, int count,
   }
 }
 
-REGARD_INLINE void write_row(const Call& call, const Row& row, int64_t b, const float* out,
-                             float factor) {
-  char* to = call.out.data + call.at(call.out.lead, b) + row.h * call.out.head + row.t * call.out.row;
+REGARD_INLINE void write_row(const Call& call, const Row& row, const Entry& entry,
+                             const float* out, float factor) {
+  char* to = entry.out + row.h * call.out.head + row.t * call.out.row;
   for (int64_t e = 0; e < call.E; e += W) {
     const F y = mul(load(out + e), all(factor));
     float buffer[W];
@@ -186,8 +186,8 @@ REGARD_INLINE void write_row(const Call& call, const Row& row, int64_t b, const 
 }
 
 // The answer of a row: `out` are its values, weighted by 2^(score − most), and `sum` the weights'.
-static void finish_row(const Call& call, const Row& row, int64_t b, const float* out, float most,
-                       float sum) {
+static void finish_row(const Call& call, const Row& row, const Entry& entry, const float* out,
+                       float most, float sum) {
   float factor = static_cast<float>(call.kept);
   if (call.sink.data) {
     float sink;
@@ -202,12 +202,12 @@ static void finish_row(const Call& call, const Row& row, int64_t b, const float*
     most = top;
   }
   const bool empty = sum == 0;
-  if (call.lse.data) {
-    char* to = call.lse.data + call.at(call.lse.lead, b) + row.h * call.lse.head + row.t * call.lse.row;
+  if (entry.lse) {
+    char* to = entry.lse + row.h * call.lse.head + row.t * call.lse.row;
     const float lse = empty ? -INFINITE : (most + __builtin_log2f(sum)) * LN2;
     std::memcpy(to, &lse, 4);
   }
-  if (call.out.data) write_row(call, row, b, out, empty ? 0.0f : factor / sum);
+  if (entry.out) write_row(call, row, entry, out, empty ? 0.0f : factor / sum);
 }
 
 template <class Kind>
@@ -218,12 +218,17 @@ static void compute(const Job& job, int64_t piece, char* scratch) {
   const int64_t strip = piece / cut.parts, part = piece % cut.parts;
   const Place at(job, strip, part);
   const int count = static_cast<int>(at.to - at.from);
-  const int64_t per_key = call.H / call.G;
+  const Entry entry(call, at.b);
+  int64_t h = at.g * (call.H / call.G) + at.from / call.T, t = at.from % call.T;
   int64_t low = at.last_key, high = at.first_key;
-  for (int i = 0; i < count; ++i) {
-    const int64_t n = at.from + i, h = at.g * per_key + n / call.T, t = n % call.T;
-    const Row& row = x.rows[i] = row_at(call, at.b, h, t);
-    const char* q = call.q.data + call.at(call.q.lead, at.b) + h * call.q.head + t * call.q.row;
+  for (int i = 0; i < count; ++i, ++t) {
+    if (t == call.T) {
+      t = 0;
+      ++h;
+    }
+    Row& row = x.rows[i];
+    set_row(call, entry, h, t, row);
+    const char* q = entry.q + h * call.q.head + t * call.q.row;
     pack_query<typename Kind::Dot>(call, cut, q, x.q + i * LDQ);
     if (!row.first) {
       low = at.first_key;
@@ -258,7 +263,7 @@ static void compute(const Job& job, int64_t piece, char* scratch) {
     float most = x.most[i];
     most = __builtin_fabsf(most) < INFINITE ? most * unit : 0;
     if (cut.parts == 1) {
-      finish_row(call, x.rows[i], at.b, x.out + i * cut.out_step, most, sum);
+      finish_row(call, x.rows[i], entry, x.out + i * cut.out_step, most, sum);
       continue;
     }
     const Partial to(job, strip, part);
@@ -273,7 +278,7 @@ static void merge_strip(const Job& job, int64_t strip) {
   const Call& call = job.call;
   const Cut& cut = job.cut;
   const Place at(job, strip, 0);
-  const int64_t per_key = call.H / call.G;
+  const Entry entry(call, at.b);
   for (int64_t i = 0; i < at.to - at.from; ++i) {
     float most = -INFINITE, sum = 0;
     alignas(64) float out[WIDEST] = {};
@@ -288,8 +293,10 @@ static void merge_strip(const Job& job, int64_t strip) {
       sum += one.sum[i] * share;
       for (int64_t e = 0; e < cut.out_step; ++e) out[e] += one.out[i * cut.out_step + e] * share;
     }
-    const int64_t n = at.from + i, h = at.g * per_key + n / call.T;
-    finish_row(call, row_at(call, at.b, h, n % call.T), at.b, out, most, sum);
+    const int64_t n = at.from + i;
+    Row row;
+    set_row(call, entry, at.g * (call.H / call.G) + n / call.T, n % call.T, row);
+    finish_row(call, row, entry, out, most, sum);
   }
 }
 
