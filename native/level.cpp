@@ -6,15 +6,16 @@
 
 namespace regard::REGARD_LEVEL {
 
-// What computes a dtype here: fn<Kind>(…).
+// What computes a call here: fn(Kind{}).
 template <class Fn>
-REGARD_INLINE auto by_kind([[maybe_unused]] const Call& call, Fn fn) {
+REGARD_INLINE auto by_kind(const Call& call, Fn fn) {
+  const bool few = call.H / call.G * call.T <= FEW;
 #if defined(__AMX_BF16__)
-  if (call.dtype == Dtype::bf16) return fn(Tiles{});
+  if (call.dtype == Dtype::bf16) return few ? fn(DirectTiles{}) : fn(Tiles{});
 #elif defined(__AVX512BF16__)
-  if (call.dtype == Dtype::bf16) return fn(Registers<Pairs>{});
+  if (call.dtype == Dtype::bf16 && !few) return fn(Registers<Pairs>{});
 #endif
-  return fn(Registers<Floats>{});
+  return few ? fn(Direct{}) : fn(Registers<Floats>{});
 }
 
 static Cut cut(const Call& call) {
@@ -25,6 +26,7 @@ static Cut cut(const Call& call) {
     using Kind = decltype(kind);
     rows = Kind::STRIP;
     group = Kind::M;
+    c.packs = Kind::PACKS && !plain;
     c.depth = pieces_of(pieces_of(call.D, Kind::Dot::terms), Kind::DEEP) * Kind::DEEP;
   });
   // Few queries a head: the heads that share a key head stand in one group.
@@ -37,7 +39,6 @@ static Cut cut(const Call& call) {
   c.strips = at_least(pieces_of(c.segment_rows, c.strip_rows), 1);
   c.panels = pieces_of(call.S, NR);
   c.value_panels = pieces_of(call.E, NR);
-  c.packs = !plain;
   c.key_floats = c.panels * c.depth * NR;
   by_kind(call, [&](auto kind) {
     c.value_floats = c.value_panels * c.panels * NR / decltype(kind)::Dot::terms * NR;

@@ -98,6 +98,18 @@ static void pack_keys(const Call& call, const Cut& cut, const char* keys, int64_
     }
 }
 
+#if defined(__AVX512BF16__)
+// Numbers of two rows, side by side: a0 b0 a1 b1 …
+REGARD_INLINE void store_pairs(F a, F b, float* to) {
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,
+                                       39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const I x = _mm512_castps_si512(a), y = _mm512_castps_si512(b);
+  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  store(to, _mm512_castsi512_ps(_mm512_permutex2var_epi16(x, low, y)));
+  store(to + W, _mm512_castsi512_ps(_mm512_permutex2var_epi16(x, high, y)));
+}
+#endif
+
 // Also says whether a value is NaN or infinite.
 template <class Dot>
 static bool pack_values(const Call& call, const Cut& cut, const char* values, int64_t first,
@@ -123,13 +135,7 @@ static bool pack_values(const Call& call, const Cut& cut, const char* values, in
         const I top_b = _mm512_and_si512(_mm512_castps_si512(b), ones);
         if (_mm512_cmpeq_epi16_mask(top_a, ones) | _mm512_cmpeq_epi16_mask(top_b, ones))
           probe = all(1);
-        const __m512i low = _mm512_set_epi16(
-            47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36,
-            4, 35, 3, 34, 2, 33, 1, 32, 0);
-        const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-        const I x = _mm512_castps_si512(a), y = _mm512_castps_si512(b);
-        store(to, _mm512_castsi512_ps(_mm512_permutex2var_epi16(x, low, y)));
-        store(to + W, _mm512_castsi512_ps(_mm512_permutex2var_epi16(x, high, y)));
+        store_pairs(a, b, to);
 #endif
       }
     }
@@ -137,18 +143,11 @@ static bool pack_values(const Call& call, const Cut& cut, const char* values, in
   return !(total(probe) == 0);
 }
 
-// Value `column` of key j, from where `pack_values` has put it.
-template <class Dot>
-REGARD_INLINE float packed_value(const Cut& cut, const float* packed, int64_t j, int64_t column) {
-  const int64_t units = cut.panels * NR / Dot::terms;
-  const float* unit = packed + (column / NR * units + j / Dot::terms) * NR + column % NR;
-  if constexpr (Dot::terms == 1) return *unit;
-  uint16_t halves[2];
-  std::memcpy(halves, unit, 4);
-  uint32_t bits = static_cast<uint32_t>(halves[j % 2]) << 16;
-  float x;
-  std::memcpy(&x, &bits, 4);
-  return x;
+// Whether all numbers of a row are.
+REGARD_INLINE bool finite(const char* row, Dtype dtype, int64_t width) {
+  F probe = zero();
+  for (int64_t i = 0; i < width; i += W) probe = fma(row_floats(row, dtype, i, width), zero(), probe);
+  return total(probe) == 0;
 }
 
 // Queries of a group of rows, as A of the products; their sign is the scale's.

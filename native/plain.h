@@ -34,11 +34,10 @@ static double plain_score(const Call& call, const Row& row, const double* q, con
   return s;
 }
 
-static void plain_row(const Job& job, const Place& at, const Entry& entry, const Row& row) {
+static void plain_row(const Job& job, const Place& at, const Row& row) {
   const Call& call = job.call;
+  const Entry& entry = at.entry;
   const char* q = entry.q + row.h * call.q.head + row.t * call.q.row;
-  const char* keys = entry.k + at.g * call.k.head;
-  const char* values = entry.v + at.g * call.v.head;
   double most = -__builtin_inf(), sum = 0, out[WIDEST] = {}, s[KEYS];
   bool open[KEYS];
   for (int64_t first = 0; first < call.S; first += KEYS) {
@@ -50,7 +49,7 @@ static void plain_row(const Job& job, const Place& at, const Entry& entry, const
       if (!open[i]) continue;
       any = true;
       s[i] = plain_score(call, row, reinterpret_cast<const double*>(q),
-                         reinterpret_cast<const double*>(keys + (first + i) * call.k.row),
+                         reinterpret_cast<const double*>(Place::key(call, at, first + i)),
                          first + i);
       top = s[i] > top || s[i] != s[i] ? s[i] : top;
     }
@@ -66,7 +65,7 @@ static void plain_row(const Job& job, const Place& at, const Entry& entry, const
       if (call.threshold &&
           mixed_one(row.draw ^ job.draws[first + i]) < static_cast<uint32_t>(call.threshold))
         w = 0;
-      const double* v = reinterpret_cast<const double*>(values + (first + i) * call.v.row);
+      const double* v = reinterpret_cast<const double*>(Place::value(call, at, first + i));
       for (int64_t e = 0; e < call.E; ++e) out[e] += w * v[e];
     }
     most = top;
@@ -98,11 +97,10 @@ static void plain_row(const Job& job, const Place& at, const Entry& entry, const
 static void plain_compute(const Job& job, int64_t piece) {
   const Call& call = job.call;
   const Place at(job, piece, 0);
-  const Entry entry(call, at.b);
   for (int64_t n = at.from; n < at.to; ++n) {
     Row row;
-    set_row(call, entry, at.g * (call.H / call.G) + n / call.T, n % call.T, row);
-    plain_row(job, at, entry, row);
+    set_row(call, at.entry, at.g * (call.H / call.G) + n / call.T, n % call.T, row);
+    plain_row(job, at, row);
   }
 }
 

@@ -5,8 +5,7 @@
 //
 // Source: Milakov and Gimelshein 2018; Dao et al. 2022 (FlashAttention), section 3.1.
 #pragma once
-#include "kinds.h"
-#include "rows.h"
+#include "direct.h"
 
 namespace regard::REGARD_LEVEL {
 
@@ -23,25 +22,6 @@ struct Scratch {
   int64_t low[MOST_ROWS], high[MOST_ROWS];
 };
 
-// Which strip of which head, and which part of the keys.
-struct Place {
-  int64_t head, b, g, from, to, first_key, last_key;
-  Place(const Job& job, int64_t strip, int64_t part) {
-    const Call& call = job.call;
-    const Cut& cut = job.cut;
-    head = strip / (cut.segments * cut.strips);
-    const int64_t rest = strip % (cut.segments * cut.strips);
-    // The last rows first: under a causal mask they have the most to do.
-    const int64_t at = cut.strips - 1 - rest % cut.strips, begin = rest / cut.strips * cut.segment_rows;
-    from = begin + at * cut.strip_rows;
-    to = at_most(from + cut.strip_rows, begin + cut.segment_rows);
-    b = head / call.G;
-    g = head % call.G;
-    first_key = part * cut.part_keys;
-    last_key = at_most(first_key + cut.part_keys, call.S);
-  }
-};
-
 // Where a part leaves what it has found: outputs, then maxima, then sums.
 struct Partial {
   float *out, *most, *sum;
@@ -56,7 +36,7 @@ struct Partial {
 
 // Σ w v of the pairs that are allowed: where a hidden value is NaN, 0 times it must not count.
 template <class Dot>
-static void careful_mix(const Job& job, const Row& row, const float* s, const float* values,
+static void careful_mix(const Job& job, const Place& at, const Row& row, const float* s,
                         int64_t first, int64_t n, float shrink, float* out) {
   const Call& call = job.call;
   for (int64_t e = 0; e < call.E; ++e) out[e] *= shrink;
@@ -69,8 +49,9 @@ static void careful_mix(const Job& job, const Row& row, const float* s, const fl
       const uint32_t bits = static_cast<uint32_t>(half) << 16;
       std::memcpy(&w, &bits, 4);
     }
+    const char* v = Place::value(call, at, j);
     for (int64_t e = 0; e < call.E; ++e)
-      out[e] += w * packed_value<Dot>(job.cut, values, j, e);
+      out[e] += w * number_at(v + e * size_of(call.dtype), call.dtype);
   }
 }
 
@@ -82,9 +63,7 @@ static void tile(const Job& job, const Place& at, Scratch& x, int r, int count, 
   const Call& call = job.call;
   const Cut& cut = job.cut;
   const int64_t n = last - first, full = pieces_of(n, NR) * NR;
-  const float* keys = job.keys + at.head * cut.key_floats;
-  const float* values = job.values + at.head * cut.value_floats;
-  Kind::products(count, cut, x.q + r * LDQ, keys + first * cut.depth, full, x.s);
+  Kind::products(job, at, count, x.q + r * LDQ, first, full, x.s);
 
   const bool shaped = call.softcap != 0 || call.biases || call.scale == 0;
   const float unit = shaped ? 1.0f : static_cast<float>(__builtin_fabs(call.scale)) * LOG2E;
@@ -122,13 +101,17 @@ static void tile(const Job& job, const Place& at, Scratch& x, int r, int count, 
   }
 
   float* out = x.out + r * cut.out_step;
-  const uint8_t* unclean = job.unclean + at.head * cut.panels;
   bool careful = false;
-  if (!whole)
+  if (!whole && Kind::PACKS) {
+    const uint8_t* unclean = job.unclean + at.head * cut.panels;
     for (int64_t p = first / NR; p < pieces_of(last, NR); ++p) careful |= unclean[p] != 0;
+  } else if (!whole) {
+    for (int64_t j = first; j < last && !careful; ++j)
+      careful = !finite(Place::value(call, at, j), call.dtype, call.E);
+  }
   if (careful) {
     for (int i = 0; i < count; ++i)
-      careful_mix<Dot>(job, x.rows[r + i], x.s + i * LDS, values, first, n, x.shrink[i],
+      careful_mix<Dot>(job, at, x.rows[r + i], x.s + i * LDS, first, n, x.shrink[i],
                        out + i * cut.out_step);
     return;
   }
@@ -139,7 +122,7 @@ static void tile(const Job& job, const Place& at, Scratch& x, int r, int count, 
         store(o, mul(load(o), all(x.shrink[i])));
       }
   }
-  Kind::mix(count, cut, call.E, x.s, values + first / Dot::terms * NR, full, x.shrink, out);
+  Kind::mix(job, at, count, x.s, first, full, x.shrink, out);
 }
 
 // All tiles of a group of rows within the keys first … last.
@@ -218,7 +201,7 @@ static void compute(const Job& job, int64_t piece, char* scratch) {
   const int64_t strip = piece / cut.parts, part = piece % cut.parts;
   const Place at(job, strip, part);
   const int count = static_cast<int>(at.to - at.from);
-  const Entry entry(call, at.b);
+  const Entry& entry = at.entry;
   int64_t h = at.g * (call.H / call.G) + at.from / call.T, t = at.from % call.T;
   int64_t low = at.last_key, high = at.first_key;
   for (int i = 0; i < count; ++i, ++t) {
@@ -278,7 +261,7 @@ static void merge_strip(const Job& job, int64_t strip) {
   const Call& call = job.call;
   const Cut& cut = job.cut;
   const Place at(job, strip, 0);
-  const Entry entry(call, at.b);
+  const Entry& entry = at.entry;
   for (int64_t i = 0; i < at.to - at.from; ++i) {
     float most = -INFINITE, sum = 0;
     alignas(64) float out[WIDEST] = {};
