@@ -6,6 +6,7 @@ namespace regard::REGARD_LEVEL {
 
 constexpr int FEW = 16;         // rows up to which this is faster than to lay everything out anew
 constexpr int64_t STRETCH = 64; // keys whose values are mixed in one go
+constexpr int64_t AHEAD = 64;   // keys after those in hand that memory is asked for
 
 // Σ over the vector of each of W vectors, side by side.
 REGARD_INLINE F totals(F (&x)[W]) {
@@ -13,6 +14,12 @@ REGARD_INLINE F totals(F (&x)[W]) {
   F sum = x[0];
   for (int i = 1; i < W; ++i) sum = add(sum, x[i]);
   return sum;
+}
+
+// Asks memory for rows that will be read soon, in the order in which they lie.
+REGARD_INLINE void ask_for(const char* row, int64_t step, int64_t rows, int64_t bytes) {
+  for (int64_t i = 0; i < rows; ++i, row += step)
+    for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(row + b, 0, 2);
 }
 
 // In floats, whatever the dtype.
@@ -148,6 +155,7 @@ struct DirectTiles {
       const char* b = sixteen(call, at, first + j + 16, depth, copy[1], &step_b);
       _tile_zero(0);
       _tile_zero(1);
+      ask_for(Place::key(call, at, first + j + AHEAD), call.k.row, 32, call.D * 2);
       for (int64_t d = 0; d < depth; d += 16) {
         _tile_loadd(6, queries + d * 16, 64);
         _tile_loadd(4, a + d * 4, step_a);
@@ -184,13 +192,22 @@ struct DirectTiles {
     alignas(64) float pairs[2][16 * NR];
     for (int64_t j = 0; j < n; j += STRETCH) {
       const int64_t some = at_most(STRETCH, n - j);
+      ask_for(Place::value(call, at, first + j + STRETCH), call.v.row, STRETCH, call.E * 2);
       for (int64_t e = 0; e < step; e += 32) {
         const bool two = step - e > 16;
         _tile_loadd(0, out + e, step * 4);
         if (two) _tile_loadd(1, out + e + 16, step * 4);
         for (int64_t i = 0; i < some; i += 32) {
           float* to = pairs[i / 32 % 2];
-          for (int64_t u = 0; u < 16; ++u) pair(call, at, first + j + i + 2 * u, e, to + u * NR);
+          if (first + j + i + 32 <= call.S && e + 32 <= call.E) {
+            const char* row = Place::value(call, at, first + j + i) + e * 2;
+#pragma GCC unroll 4
+            for (int64_t u = 0; u < 16; ++u, row += 2 * call.v.row)
+              store_pairs(load(reinterpret_cast<const float*>(row)),
+                          load(reinterpret_cast<const float*>(row + call.v.row)), to + u * NR);
+          } else {
+            for (int64_t u = 0; u < 16; ++u) pair(call, at, first + j + i + 2 * u, e, to + u * NR);
+          }
           _tile_loadd(4, s + (j + i) / 2, LDS * 4);
           _tile_loadd(6, to, PANEL);
           _tile_dpbf16ps(0, 4, 6);
