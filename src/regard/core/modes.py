@@ -11,11 +11,8 @@ from regard._shapes import Array, in_graph
 
 def is_torch(array: Any) -> bool:
     """Whether ``array`` is a torch tensor; does not load torch."""
-    if "torch" not in sys.modules:
-        return False
-    import torch
-
-    return isinstance(array, torch.Tensor)
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
 
 
 def without_data(array: Any) -> bool:

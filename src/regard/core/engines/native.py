@@ -7,8 +7,7 @@ reaches an output, whatever stands there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -48,12 +47,13 @@ def refuses(call: Call, want: str) -> str | None:
     """Why it cannot do the call; None if it can."""
     if _native is None:
         return f"it was not built when regard was installed ({_missing})"
-    if not isinstance(call.q, np.ndarray) and not (call.is_torch and call.q.device.type == "cpu"):
+    q = call.q
+    if not (q.device.type == "cpu" if call.is_torch else isinstance(q, np.ndarray)):
         return "it takes NumPy arrays and torch tensors on a CPU"
     if want == "weights":
         return "it answers no questions about weights"
     assert call.v is not None, "only weights come without values"
-    if max(call.q.shape[-1], call.v.shape[-1]) > WIDEST:
+    if max(q.shape[-1], call.v.shape[-1]) > WIDEST:
         return f"it takes heads of width {WIDEST} at most"
     if len(call.sizes.lead) > AXES:
         return f"it takes {AXES} leading axes at most"
@@ -72,23 +72,22 @@ def dislikes(call: Call) -> str | None:
 def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     """The output, lse, or both."""
     wanted = [type(reducer) for reducer in reducers]
-    sizes, q, k, v = call.sizes, _contiguous(call.q), _contiguous(call.k), _contiguous(call.v)
-    code, shape, T = CODES[dtype_name(q)], q.shape[:-1], sizes.T
-    output = _empty(q, (*shape, v.shape[-1]), q.dtype) if Mixed in wanted else None
+    sizes, (q, k, v) = call.sizes, map(_contiguous, (call.q, call.k, call.v))
+    code, E = CODES[dtype_name(q)], v.shape[-1]
+    output = _empty(q, (*q.shape[:-1], E), q.dtype) if Mixed in wanted else None
     wide = call.xp.float64 if code == CODES["float64"] else call.xp.float32
-    lse = _empty(q, (*shape, 1), wide) if Lse in wanted else None
+    lse = _empty(q, (*q.shape[:-1], 1), wide) if Lse in wanted else None
     first = (code, len(sizes.lead), *sizes.lead, sizes.H, sizes.G)
-    second = (sizes.S, sizes.D, v.shape[-1])
-    draws = (min(round(call.dropout * 2**32), 2**32 - 1), call.seed, T)
+    second = (sizes.S, sizes.D, E)
+    draws = (min(round(call.dropout * 2**32), 2**32 - 1), call.seed, sizes.T)
     entries = prod(call.frame.sizes.lead)
     for rows, seen in _strips(call):
+        begin = rows.start
         part = _Part(call, rows)
         numbers = (
-            *(*first, rows.stop - rows.start, *second),
-            *(*_place(q, rows.start), *_place(k), *_place(v)),
-            *(*_place(output, rows.start), *_place(lse, rows.start)),
-            *(*part.sink(wide), *part.ranges(), *part.broadcast(seen)),
-            *(*draws, rows.start, entries, *part.biases()),
+            *(*first, rows.stop - begin, *second, *_place(q, begin), *_place(k), *_place(v)),
+            *(*_place(output, begin), *_place(lse, begin), *part.sink(wide), *part.ranges()),
+            *(*part.broadcast(seen), *draws, begin, entries, *part.biases()),
         )
         _native.attend(numbers, call.scale, call.softcap or 0.0, 1 / (1 - call.dropout))
     both = {Mixed: output, Lse: None if lse is None else lse[..., 0]}
@@ -134,16 +133,18 @@ def _address(array: Array) -> int:
     return address or 64  # 0 would mean that there is no such array
 
 
-def _strips(call: Call) -> Iterator[tuple[slice, Array | None]]:
+def _strips(call: Call) -> Iterable[tuple[slice, Array | None]]:
     """All rows at once, or, where a mask is no ranges, some rows and what they may see."""
-    sizes = call.sizes
-    every = slice(0, sizes.T)
+    every = slice(0, call.sizes.T)
     if call.mask is None or call.ranges is not None:
-        yield every, None
-        return
+        return ((every, None),)
     if isinstance(call.mask, Keep):
-        yield every, call.seen(call.frame)
-        return
+        return ((every, call.seen(call.frame)),)
+    return _evaluated(call)
+
+
+def _evaluated(call: Call) -> Iterator[tuple[slice, Array | None]]:
+    sizes = call.sizes
     height = max(1, MASK // max(1, sizes.rows * sizes.S))
     for top in range(0, max(sizes.T, 1), height):
         rows = slice(top, min(top + height, sizes.T))
@@ -155,14 +156,11 @@ def _parts(score: Score) -> list[Score]:
     return _parts(score.left) + _parts(score.right) if isinstance(score, Sum) else [score]
 
 
-@dataclass
 class _Part:
     """Some rows of a call in plain numbers; what they point at lives as long as this does."""
 
-    call: Call
-    rows: slice
-
-    def __post_init__(self) -> None:
+    def __init__(self, call: Call, rows: slice) -> None:
+        self.call, self.rows = call, rows
         self.alive: list[Any] = []
 
     def broadcast(self, array: Array | None, rows: bool = False) -> tuple[int, ...]:
