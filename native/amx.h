@@ -17,52 +17,46 @@ static void configure_tiles() {
   _tile_loadconfig(&config);
 }
 
-// scores = A · B over 32 rows (16 where `low`) and a panel of 32 keys.
-template <bool Low>
-REGARD_INLINE void tile_products(const float* a, const float* b, int64_t depth, float* scores) {
+constexpr int LDT = 128 + 16;    // numbers from row to row of a tile of scores
+
+// Sums of 32 rows (16 where `low`) by 32 columns (16 unless `two`) begin, grow and end.
+REGARD_INLINE void zero_tiles(bool low) {
   _tile_zero(0);
   _tile_zero(1);
-  if constexpr (!Low) _tile_zero(2);
-  if constexpr (!Low) _tile_zero(3);
-  for (int64_t d = 0; d < depth; d += 16) {
-    _tile_loadd(4, a + d, LDQ * 4);
-    _tile_loadd(6, b + d * NR, PANEL);
-    _tile_loadd(7, b + d * NR + 16, PANEL);
-    if constexpr (!Low) _tile_loadd(5, a + 16 * LDQ + d, LDQ * 4);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    if constexpr (!Low) _tile_dpbf16ps(2, 5, 6);
-    if constexpr (!Low) _tile_dpbf16ps(3, 5, 7);
-  }
-  _tile_stored(0, scores, LDS * 4);
-  _tile_stored(1, scores + 16, LDS * 4);
-  if constexpr (!Low) _tile_stored(2, scores + 16 * LDS, LDS * 4);
-  if constexpr (!Low) _tile_stored(3, scores + 16 * LDS + 16, LDS * 4);
+  if (low) return;
+  _tile_zero(2);
+  _tile_zero(3);
 }
 
-// out += A · B over 32 rows (16 where `low`) and N times 16 columns.
-template <bool Low, int N>
-REGARD_INLINE void tile_mix(const float* a, const float* b, int64_t depth, float* out,
-                            int64_t out_step) {
-  const int64_t step = out_step * 4;
-  _tile_loadd(0, out, step);
-  if constexpr (N > 1) _tile_loadd(1, out + 16, step);
-  if constexpr (!Low) _tile_loadd(2, out + 16 * out_step, step);
-  if constexpr (!Low && N > 1) _tile_loadd(3, out + 16 * out_step + 16, step);
-  for (int64_t d = 0; d < depth; d += 16) {
-    _tile_loadd(4, a + d, LDS * 4);
-    _tile_loadd(6, b + d * NR, PANEL);
-    if constexpr (N > 1) _tile_loadd(7, b + d * NR + 16, PANEL);
-    if constexpr (!Low) _tile_loadd(5, a + 16 * LDS + d, LDS * 4);
-    _tile_dpbf16ps(0, 4, 6);
-    if constexpr (N > 1) _tile_dpbf16ps(1, 4, 7);
-    if constexpr (!Low) _tile_dpbf16ps(2, 5, 6);
-    if constexpr (!Low && N > 1) _tile_dpbf16ps(3, 5, 7);
+REGARD_INLINE void load_tiles(bool low, bool two, const float* from, int64_t step) {
+  _tile_loadd(0, from, step * 4);
+  if (two) _tile_loadd(1, from + 16, step * 4);
+  if (low) return;
+  _tile_loadd(2, from + 16 * step, step * 4);
+  if (two) _tile_loadd(3, from + 16 * step + 16, step * 4);
+}
+
+// By 16 units of A and of a panel.
+REGARD_INLINE void multiply_tiles(bool low, bool two, const float* a, int64_t step, const float* b) {
+  _tile_loadd(4, a, step * 4);
+  _tile_loadd(6, b, PANEL);
+  _tile_dpbf16ps(0, 4, 6);
+  if (two) {
+    _tile_loadd(7, b + 16, PANEL);
+    _tile_dpbf16ps(1, 4, 7);
   }
-  _tile_stored(0, out, step);
-  if constexpr (N > 1) _tile_stored(1, out + 16, step);
-  if constexpr (!Low) _tile_stored(2, out + 16 * out_step, step);
-  if constexpr (!Low && N > 1) _tile_stored(3, out + 16 * out_step + 16, step);
+  if (low) return;
+  _tile_loadd(5, a + 16 * step, step * 4);
+  _tile_dpbf16ps(2, 5, 6);
+  if (two) _tile_dpbf16ps(3, 5, 7);
+}
+
+REGARD_INLINE void store_tiles(bool low, bool two, float* to, int64_t step) {
+  _tile_stored(0, to, step * 4);
+  if (two) _tile_stored(1, to + 16, step * 4);
+  if (low) return;
+  _tile_stored(2, to + 16 * step, step * 4);
+  if (two) _tile_stored(3, to + 16 * step + 16, step * 4);
 }
 
 }  // namespace regard::REGARD_LEVEL

@@ -47,6 +47,7 @@ struct Registers {
   static constexpr int M = MR;         // rows of a group
   static constexpr int STRIP = 8 * MR; // rows that share a stretch of keys while it is in the cache
   static constexpr int KEYS_AT_ONCE = KEYS;
+  static constexpr int LD = LDS;       // numbers from row to row of the scores
   static constexpr int DEEP = 1;       // the depth is a multiple of this
   static constexpr bool SHRINKS = true;  // mix() scales what is there
   static constexpr bool PACKS = true;    // it reads keys and values as pack.h lays them out
@@ -75,43 +76,20 @@ struct Registers {
 };
 
 #if defined(__AMX_BF16__)
+// The tile unit, in a pipeline: pipeline.h.
 struct Tiles {
   using Dot = Pairs;
   static constexpr int M = 32;
   static constexpr int STRIP = 128;
-  static constexpr int KEYS_AT_ONCE = 256;
+  static constexpr int KEYS_AT_ONCE = 128;
   static constexpr int DEEP = 16;
   static constexpr bool SHRINKS = false;
   static constexpr bool PACKS = true;
 
+  static constexpr int LD = LDT;
+
   static void begin() { configure_tiles(); }
   static void end() { _tile_release(); }
-  static void products(const Job& job, const Place& at, int rows, const float* q, int64_t first,
-                       int64_t n, float* s) {
-    const Cut& cut = job.cut;
-    const float* panels = packed_keys(job, at, first);
-    for (int64_t j = 0; j < n; j += NR) {
-      if (rows > 16)
-        tile_products<false>(q, panels + j * cut.depth, cut.depth, s + j);
-      else
-        tile_products<true>(q, panels + j * cut.depth, cut.depth, s + j);
-    }
-  }
-  static void mix(const Job& job, const Place& at, int rows, const float* s, int64_t first,
-                  int64_t n, const float*, float* out) {
-    const Cut& cut = job.cut;
-    const float* values = packed_values<Dot>(job, at, first);
-    const int64_t panel = cut.panels * NR / 2 * NR, step = cut.out_step;
-    for (int64_t p = 0; p < cut.value_panels; ++p, out += NR, values += panel) {
-      const bool half = job.call.E - p * NR <= W;
-      if (rows > 16)
-        half ? tile_mix<false, 1>(s, values, n / 2, out, step)
-             : tile_mix<false, 2>(s, values, n / 2, out, step);
-      else
-        half ? tile_mix<true, 1>(s, values, n / 2, out, step)
-             : tile_mix<true, 2>(s, values, n / 2, out, step);
-    }
-  }
 };
 #endif
 

@@ -1,26 +1,8 @@
-// One piece of work: some rows of one head by the keys that they may see, a tile at a time.
-//
-// The softmax is online: of what has been seen of a row its maximum, the sum of its weights and its
-// output are kept, and scaled down when a greater score comes.
-//
-// Source: Milakov and Gimelshein 2018; Dao et al. 2022 (FlashAttention), section 3.1.
+// One piece of work: some rows of one head by all the keys that they may see.
 #pragma once
-#include "direct.h"
+#include "pipeline.h"
 
 namespace regard::REGARD_LEVEL {
-
-constexpr int MOST_ROWS = 128;  // of a strip, whatever the kind
-
-struct Scratch {
-  alignas(64) float q[MOST_ROWS * LDQ];
-  alignas(64) float s[32 * LDS];
-  alignas(64) float out[MOST_ROWS * WIDEST];
-  alignas(64) float sums[MOST_ROWS * W];  // of weights, W of them a row
-  alignas(64) float most[MOST_ROWS];
-  alignas(64) float shrink[32], largest[32];  // of the rows of one group
-  Row rows[MOST_ROWS];
-  int64_t low[MOST_ROWS], high[MOST_ROWS];
-};
 
 // Where a part leaves what it has found: outputs, then maxima, then sums.
 struct Partial {
@@ -34,100 +16,9 @@ struct Partial {
   }
 };
 
-// Σ w v of the pairs that are allowed: where a hidden value is NaN, 0 times it must not count.
-template <class Dot>
-static void careful_mix(const Job& job, const Place& at, const Row& row, const float* s,
-                        int64_t first, int64_t n, float shrink, float* out) {
-  const Call& call = job.call;
-  for (int64_t e = 0; e < call.E; ++e) out[e] *= shrink;
-  for (int64_t j = first; j < at_most(first + n, call.S); ++j) {
-    if (!sees(call, row, j)) continue;
-    float w = s[j - first];
-    if constexpr (Dot::terms == 2) {
-      uint16_t half;
-      std::memcpy(&half, reinterpret_cast<const uint16_t*>(s) + (j - first), 2);
-      const uint32_t bits = static_cast<uint32_t>(half) << 16;
-      std::memcpy(&w, &bits, 4);
-    }
-    const char* v = Place::value(call, at, j);
-    for (int64_t e = 0; e < call.E; ++e)
-      out[e] += w * number_at(v + e * size_of(call.dtype), call.dtype);
-  }
-}
-
-// The tile of `count` rows from r on by the keys first … last; first begins a panel.
-template <class Kind>
-static void tile(const Job& job, const Place& at, Scratch& x, int r, int count, int64_t first,
-                 int64_t last) {
-  using Dot = typename Kind::Dot;
-  const Call& call = job.call;
-  const Cut& cut = job.cut;
-  const int64_t n = last - first, full = pieces_of(n, NR) * NR;
-  Kind::products(job, at, count, x.q + r * LDQ, first, full, x.s);
-
-  const bool shaped = call.softcap != 0 || call.biases || call.scale == 0;
-  const float unit = shaped ? 1.0f : static_cast<float>(__builtin_fabs(call.scale)) * LOG2E;
-  bool whole = !call.mask.data;
-  for (int i = 0; whole && i < count; ++i) whole = sees_all(call, x.rows[r + i], first, last);
-  for (int i = 0; i < count; ++i) {
-    const Row& row = x.rows[r + i];
-    float* s = x.s + i * LDS;
-    if (shaped) shape_row(call, row, first, n, s);
-    if (row.mask) hide_by_bytes(call, row, first, n, s);
-    if (!whole && row.first) hide_by_ranges(call, row, first, n, s);
-    hide(s, n, full);
-    x.largest[i] = row_largest(s, full);
-  }
-  // The new maximum of each row, what it shifts the scores by, and by how much it shrinks what was
-  // added up so far.  Without a finite maximum (nothing seen yet; or ∞ or NaN, and then the row will
-  // be NaN anyway) nothing is shifted.
-  alignas(64) float before[32], found[32], shift[32];
-  bool shrinks = false;
-  for (int i = 0; i < 32; ++i) before[i] = i < count ? x.most[r + i] : 0;
-  for (int i = 0; i < count; i += W)
-    store(found + i, larger(load(x.largest + i), load(before + i)));
-  for (int i = 0; i < count; ++i) x.most[r + i] = found[i];
-  for (int i = 0; i < 32; ++i) shift[i] = __builtin_fabsf(found[i]) < INFINITE ? found[i] * unit : 0;
-  for (int i = 0; i < count; i += W)
-    store(x.shrink + i, exp2(fma(load(before + i), all(unit), sub(zero(), load(shift + i)))));
-  for (int i = 0; i < count; ++i) shrinks |= x.shrink[i] != 1;
-  const uint32_t threshold = static_cast<uint32_t>(call.threshold);
-  for (int i = 0; i < count; ++i) {
-    float *s = x.s + i * LDS, *sum = x.sums + (r + i) * W;
-        const F more = call.threshold ? weigh<Dot, true>(s, full, unit, shift[i], x.rows[r + i].draw,
-                                                     job.draws + first, threshold)
-                                  : weigh<Dot, false>(s, full, unit, shift[i], 0, nullptr, 0);
-    store(sum, fma(load(sum), all(x.shrink[i]), more));
-  }
-
-  float* out = x.out + r * cut.out_step;
-  bool careful = false;
-  if (!whole && Kind::PACKS) {
-    const uint8_t* unclean = job.unclean + at.head * cut.panels;
-    for (int64_t p = first / NR; p < pieces_of(last, NR); ++p) careful |= unclean[p] != 0;
-  } else if (!whole) {
-    for (int64_t j = first; j < last && !careful; ++j)
-      careful = !finite(Place::value(call, at, j), call.dtype, call.E);
-  }
-  if (careful) {
-    for (int i = 0; i < count; ++i)
-      careful_mix<Dot>(job, at, x.rows[r + i], x.s + i * LDS, first, n, x.shrink[i],
-                       out + i * cut.out_step);
-    return;
-  }
-  if constexpr (!Kind::SHRINKS) {
-    for (int i = 0; shrinks && i < count; ++i)
-      for (int64_t e = 0; e < cut.out_step; e += W) {
-        float* o = out + i * cut.out_step + e;
-        store(o, mul(load(o), all(x.shrink[i])));
-      }
-  }
-  Kind::mix(job, at, count, x.s, first, full, x.shrink, out);
-}
-
 // All tiles of a group of rows within the keys first … last.
-template <class Kind>
-static void group(const Job& job, const Place& at, Scratch& x, int r, int count, int64_t first,
+template <class Kind, class Tiling>
+static void group(const Job& job, Scratch& x, Tiling& tiling, int r, int count, int64_t first,
                   int64_t last) {
   int64_t next = first;
   while (next < last) {
@@ -147,7 +38,7 @@ static void group(const Job& job, const Place& at, Scratch& x, int r, int count,
     if (low >= high) return;
     low = at_least(low / NR * NR, next);
     for (; low < high; low += Kind::KEYS_AT_ONCE)
-      tile<Kind>(job, at, x, r, count, low, at_most(low + Kind::KEYS_AT_ONCE, high));
+      tiling.add(r, count, low, at_most(low + Kind::KEYS_AT_ONCE, high));
     next = pieces_of(high, NR) * NR;
   }
 }
@@ -230,13 +121,15 @@ static void compute(const Job& job, int64_t piece, char* scratch) {
   for (float& most : x.most) most = -INFINITE;
 
   Kind::begin();
+  typename TilingOf<Kind>::type tiling{job, at, x};
   const int groups = static_cast<int>(pieces_of(count, Kind::M));
   for (int64_t first = low; first < high; first += Kind::KEYS_AT_ONCE)
     for (int i = 0; i < groups; ++i) {
       const int a = Kind::DEEP > 1 ? i * Kind::M : count * i / groups;
       const int b = Kind::DEEP > 1 ? (int)at_most(a + Kind::M, count) : count * (i + 1) / groups;
-      group<Kind>(job, at, x, a, b - a, first, at_most(first + Kind::KEYS_AT_ONCE, high));
+      group<Kind>(job, x, tiling, a, b - a, first, at_most(first + Kind::KEYS_AT_ONCE, high));
     }
+  tiling.finish();
   Kind::end();
 
   const bool shaped = call.softcap != 0 || call.biases || call.scale == 0;
