@@ -36,6 +36,7 @@ struct Job {
   float* partial = nullptr;    // outputs, maxima and sums of the parts
 
   __attribute__((always_inline)) int64_t heads() const { return call.B * call.G; }
+  __attribute__((always_inline)) int64_t rows() const { return call.H / call.G * call.T; }
   __attribute__((always_inline)) int64_t strips() const { return heads() * cut.segments * cut.strips; }
   __attribute__((always_inline)) int64_t pieces() const { return strips() * cut.parts; }
 };

@@ -131,12 +131,13 @@ REGARD_INLINE F bias_at(const char* row, const Bias& bias, int64_t j, int64_t th
 static void shape_row(const Call& call, const Row& row, int64_t first, int64_t n, float* s) {
   const float scale = static_cast<float>(call.scale < 0 ? -call.scale : call.scale);
   const float cap = static_cast<float>(call.softcap);
+  const F unit = all(LOG2E), straight = all(scale * LOG2E);
   for (int64_t j = 0; j < n; j += W) {
-    F x = mul(load(s + j), all(scale));
-    if (cap != 0) x = mul(tanh(div(x, all(cap))), all(cap));
+    F x = load(s + j);
+    x = cap == 0 ? mul(x, straight) : mul(tanh(mul(x, all(scale / cap))), all(cap * LOG2E));
     for (int i = 0; i < call.biases; ++i)
-      x = add(x, bias_at(row.bias[i], call.bias[i], first + j, n - j));
-    store(s + j, mul(x, all(LOG2E)));
+      x = fma(bias_at(row.bias[i], call.bias[i], first + j, n - j), unit, x);
+    store(s + j, x);
   }
 }
 

@@ -43,7 +43,8 @@ class Arena {
 constexpr size_t KEPT = 64 << 20;
 constexpr int64_t PANELS = 8;          // that are packed in one go
 constexpr int64_t MANY_HEADS = 8;      // key heads a thread from which each does whole heads
-constexpr int64_t LARGE = 8 << 20;     // bytes of packed heads above which that is so too
+constexpr int64_t LARGE = 8 << 20;     // bytes of packed heads above which that is so too, and
+constexpr int64_t SMALL = 512 * 512;   // weights of a head below which nobody should wait for others
 
 size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -125,7 +126,8 @@ void run(const Call& call) {
   if (threads > job.pieces()) threads = static_cast<int>(job.pieces());
   const size_t all = cut.packs ? packed_size(cut, job.heads()) : 0;
   w.by_head = cut.parts == 1 && (job.heads() >= MANY_HEADS * threads ||
-                                 (all > LARGE && job.heads() % threads == 0));
+                                 (job.heads() % threads == 0 &&
+                                  (all > LARGE || job.rows() * call.S < SMALL)));
   w.scratch_bytes = rounded(level.scratch);
   w.packed_bytes = !cut.packs ? 0 : w.by_head ? packed_size(cut, 1) : all;
   const size_t draws = call.threshold ? rounded(cut.panels * 64 * 4) : 0;
