@@ -2,11 +2,11 @@
 
     python bench/cpu.py [part of a row's name …]
 
-Each row runs its two sides in turns, at least 31 pairs of them (5 where a call takes above a second);
-a ratio is that of the medians, and its interval comes from 2,000 resamples of the pairs.  The same
-run measures this machine's own matrix product, which a row's share of the peak is counted from.  What
-a row must reach stands beside it; a row that falls short is printed as it is.  Numbers go to
-bench/results/cpu.json, the picture to docs/pictures/cpu.svg.
+Each row runs its two sides in turns, at least 31 pairs of them (5 where a call takes above a
+second); a ratio is that of the medians, and its interval comes from 2,000 resamples of the pairs.
+The same run measures this machine's own matrix product, which a row's share of the peak is counted
+from.  What a row must reach stands beside it; one that falls short is printed as it is.  Numbers go
+to bench/results/cpu.json, the picture to docs/pictures/cpu.svg.
 """
 
 from __future__ import annotations

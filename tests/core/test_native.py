@@ -224,12 +224,16 @@ def test_the_number_of_threads_changes_nothing_and_no_run_differs() -> None:
     expected = [call() for call in calls]
     try:
         for n in (1, 2, 3, 7):
-            native._native.set_threads(n)
+            regard.set_threads(n)
+            assert native._native.threads() == n
             for call, want in zip(calls, expected, strict=True):
                 for _ in range(3):
                     assert torch.equal(call(), want)
     finally:
-        native._native.set_threads(0)
+        regard.set_threads(None)
+    assert native._native.threads() == torch.get_num_threads()
+    with pytest.raises(regard.ValueRangeError, match="n must be 1 or more"):
+        regard.set_threads(0)
 
 
 def test_several_python_threads_get_their_own_answers() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from regard._shapes import Array, in_graph
 
+_NOTHING = nullcontext()
+
 
 def is_torch(array: Any) -> bool:
     """Whether ``array`` is a torch tensor; does not load torch."""
@@ -40,10 +42,10 @@ def at_autocast(q: Array, k: Array, v: Array | None) -> tuple[Array, Array, Arra
 def exactly(array: Any) -> AbstractContextManager[Any]:
     """Inside, sums are made in the dtype that they are written in, whatever autocast asks."""
     if not is_torch(array):
-        return nullcontext()
+        return _NOTHING
     import torch
 
     kind = array.device.type
     if not torch.is_autocast_enabled(kind):
-        return nullcontext()
+        return _NOTHING
     return torch.autocast(kind, enabled=False)

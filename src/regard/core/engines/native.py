@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard._shapes import Array, dtype_name
+from regard._shapes import Array, count, dtype_name
 from regard.core.call import Call
 from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.masks import Keep
@@ -69,6 +69,25 @@ def dislikes(call: Call) -> str | None:
     return None
 
 
+def set_threads(n: int | None) -> None:
+    """How many threads the engine ``native`` may use; None is as many as torch, its start.
+
+    Where torch is not loaded these are as many as the process has processors.  The number of
+    threads changes no bit of a result.
+
+    Raises:
+        ValueRangeError: n below 1.
+        KindError: an n that is no whole number.
+
+    >>> import regard
+    >>> regard.set_threads(2)
+    >>> regard.set_threads(None)
+    """
+    threads = 0 if n is None else count("n", n, at_least=1)
+    if _native is not None:
+        _native.set_threads(threads)
+
+
 def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     """The output, lse, or both."""
     wanted = [type(reducer) for reducer in reducers]
@@ -104,9 +123,10 @@ def _empty(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
 
 def _contiguous(array: Array) -> Array:
     """``array``, or a copy if its last axis is not contiguous."""
-    if array.shape[-1] < 2 or _steps(array)[-1] == 1:
-        return array
-    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array.contiguous()
+    if isinstance(array, np.ndarray):
+        near = array.strides[-1] == array.itemsize or array.shape[-1] < 2
+        return array if near else np.ascontiguousarray(array)
+    return array if array.stride(-1) == 1 or array.shape[-1] < 2 else array.contiguous()
 
 
 def _steps(array: Array) -> tuple[int, ...]:
@@ -182,17 +202,15 @@ class _Part:
 
     def ranges(self) -> tuple[int, ...]:
         """The addresses of first and last, how many there are a row, and the leading steps."""
-        bounds, lead = self.call.bounds, len(self.call.sizes.lead)
+        bounds = self.call.bounds
         if bounds is None:
             return (0, 0)
-        first, last = bounds.start, bounds.stop
-        if self.rows.start or first.shape[-2] != self.rows.stop or not first.flags.c_contiguous:
-            first, last = first[..., self.rows, :], last[..., self.rows, :]
-        first, last = np.ascontiguousarray(first), np.ascontiguousarray(last)
-        self.alive += [first, last]
-        steps = [0 if n == 1 else s for n, s in zip(first.shape, _steps(first), strict=True)]
-        missing = [0] * (lead + 2 - first.ndim)
-        return (_address(first), _address(last), first.shape[-1], *missing, *steps[:-2])
+        if bounds.start.shape[-2] != self.rows.stop - self.rows.start:
+            bounds = bounds.take(self.rows)
+        self.alive.append(bounds)
+        first, last, r, *steps = bounds.lies
+        missing = [0] * (len(self.call.sizes.lead) - len(steps))
+        return (first or 64, last or 64, r, *missing, *steps)
 
     def biases(self) -> tuple[int, ...]:
         """How many, then the dtype and array of each."""
