@@ -64,8 +64,7 @@ void attend(const nb::tuple& numbers, double scale, double softcap, double kept)
   c.v = array(in, c.leads, size);
   c.out = array(in, c.leads, size);
   c.lse = array(in, c.leads, wide);
-  c.sink.data = in.pointer<char>();
-  c.sink.head = in.next() * wide;
+  c.sink = array(in, c.leads, wide);
   c.first = in.pointer<const int64_t>();
   c.last = in.pointer<const int64_t>();
   if (c.first) {

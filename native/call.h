@@ -38,7 +38,7 @@ struct Call {
 
   double scale = 1;
   double softcap = 0;      // 0: none
-  Array sink;              // as lse; null: none.  Only its head step counts
+  Array sink;              // as lse; null: none
 
   // Which keys each query sees: ranges of whole numbers (…, T, r); null: all of them.
   const int64_t* first = nullptr;

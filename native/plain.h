@@ -72,9 +72,9 @@ static void plain_row(const Job& job, const Place& at, const Row& row) {
   }
   if (!(__builtin_fabs(most) < __builtin_inf())) most = 0;
   double factor = call.kept;
-  if (call.sink.data) {
+  if (entry.sink) {
     double sink;
-    std::memcpy(&sink, call.sink.data + row.h * call.sink.head, 8);
+    std::memcpy(&sink, entry.sink + row.h * call.sink.head, 8);
     double top = sum == 0 || sink > most ? sink : most;
     if (!(__builtin_fabs(top) < __builtin_inf())) top = 0;
     const double down = sum == 0 ? 0.0 : __builtin_exp(most - top);

@@ -27,7 +27,7 @@ REGARD_INLINE uint32_t mixed_one(uint32_t x) {
 // Where the arrays of a batch entry begin: divided out once, since a row has no time for that.
 struct Entry {
   int64_t b;
-  const char *q, *k, *v, *mask, *bias[MAX_BIAS];
+  const char *q, *k, *v, *mask, *sink, *bias[MAX_BIAS];
   char *out, *lse;
   const int64_t *first, *last;
 
@@ -38,6 +38,7 @@ struct Entry {
     out = call.out.data ? call.out.data + call.at(call.out.lead, b) : nullptr;
     lse = call.lse.data ? call.lse.data + call.at(call.lse.lead, b) : nullptr;
     mask = call.mask.data ? call.mask.data + call.at(call.mask.lead, b) : nullptr;
+    sink = call.sink.data ? call.sink.data + call.at(call.sink.lead, b) : nullptr;
     const int64_t ranges = call.first ? call.at(call.range_lead, b) : 0;
     first = call.first ? call.first + ranges : nullptr;
     last = call.first ? call.last + ranges : nullptr;

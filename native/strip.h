@@ -63,9 +63,9 @@ REGARD_INLINE void write_row(const Call& call, const Row& row, const Entry& entr
 static void finish_row(const Call& call, const Row& row, const Entry& entry, const float* out,
                        float most, float sum) {
   float factor = static_cast<float>(call.kept);
-  if (call.sink.data) {
+  if (entry.sink) {
     float sink;
-    std::memcpy(&sink, call.sink.data + row.h * call.sink.head, 4);
+    std::memcpy(&sink, entry.sink + row.h * call.sink.head, 4);
     sink *= LOG2E;
     // An empty row has the sink alone; from infinite ones the formula shifts nothing.
     float top = sum == 0 || sink > most ? sink : most;

@@ -193,12 +193,10 @@ class _Part:
         return (address, *[0] * (len(self.call.sizes.lead) + 3 - len(steps)), *steps)
 
     def sink(self, wide: Any) -> tuple[int, ...]:
-        """The address and step of one logit a head."""
+        """One logit a head, (…, H)."""
         if self.call.sink is None:
-            return (0, 0)
-        sink = self.call.xp.astype(self.call.sink, wide)
-        self.alive.append(sink)
-        return (_address(sink), _steps(sink)[0])
+            return (0,)
+        return self.broadcast(self.call.xp.astype(self.call.sink, wide)[..., None, None])
 
     def ranges(self) -> tuple[int, ...]:
         """The addresses of first and last, how many there are a row, and the leading steps."""
