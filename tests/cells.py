@@ -74,7 +74,7 @@ MASKS: dict[str, tuple[Callable[[], Any], Callable[[int, int, int, int], bool]]]
 
 SCORES = ("plain", "scale", "softcap", "bias", "alibi", "relative", "t5", "sum", "sink", "dropout")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-ENGINES = ("formula", "tiles", "sdpa", "flex")
+ENGINES = ("formula", "tiles", "native", "sdpa", "flex")
 ASKED = ("output", "gradient", "second", "forward", "vmap", "compile")
 
 

@@ -62,6 +62,15 @@ def seeds() -> None:
         torch.manual_seed(0)
 
 
+@pytest.fixture
+def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The house as it is where the C++ engine could not be built."""
+    from regard.core.engines import native
+
+    monkeypatch.setattr(native, "_native", None)
+    monkeypatch.setattr(native, "_missing", "no such module")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport]:
     report = yield

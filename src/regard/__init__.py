@@ -10,6 +10,7 @@ from regard._errors import (
     ValueRangeError,
 )
 from regard.core.attention import attend, partial, plan, weights
+from regard.core.engines.native import set_threads
 from regard.core.merge import Partial, merge
 from regard.core.plan import Plan
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
@@ -65,6 +66,7 @@ __all__ = [
     "received",
     "register",
     "relative",
+    "set_threads",
     "t5_relative",
     "topk",
     "watch",

@@ -61,7 +61,7 @@ NAN, LOW = float("nan"), np.float32
             (Q, K, V),
             {"engine": "fast"},
             regard.EngineError,
-            "one of 'sdpa', 'flex', 'tiles', 'formula'",
+            "one of 'native', 'sdpa', 'flex', 'tiles', 'formula'",
         ),
         ((Q, K, V), {"engine": "sdpa"}, regard.EngineError, "it takes torch tensors only"),
         ((Q, K, None), {}, regard.KindError, "v must be an array, but it is None"),
@@ -147,7 +147,7 @@ def test_plan_draws_nothing_and_says_what_does_not_fit() -> None:
     torch.manual_seed(0)
     expected = torch.rand(1)
     torch.manual_seed(0)
-    assert regard.plan(x, x, x, dropout=0.5).engine == "tiles"
+    assert regard.plan(x, x, x, dropout=0.5).engine == "native"
     assert torch.equal(torch.rand(1), expected)
     wrong = regard.keep(np.ones((4, 5), bool))
     for call in (lambda: regard.plan(x, x, x, wrong), lambda: regard.weights(x, x, ~wrong & wrong)):
@@ -155,6 +155,32 @@ def test_plan_draws_nothing_and_says_what_does_not_fit() -> None:
             call()
 
 
+def test_plan_takes_the_native_engine_where_it_is_and_no_derivative_is_wanted() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(2, 64, 4)
+    for array in (x, x.numpy(), x.half(), x.bfloat16(), x.double()):
+        plan = regard.plan(array, array, array, regard.causal())
+        assert (plan.engine, plan.refused) == ("native", {})
+    trained = regard.plan(x.clone().requires_grad_(), x, x)
+    assert trained.engine == "sdpa"
+    assert trained.refused == {"native": "its derivatives come from tiles"}
+    assert regard.plan(x.to("meta"), x.to("meta"), x.to("meta")).engine == "sdpa"
+    wide = torch.zeros(2, 4, 257)
+    with pytest.raises(regard.EngineError, match="heads of width 256 at most"):
+        regard.attend(wide, wide, wide, engine="native")
+
+
+@pytest.mark.usefixtures("without_native")
+def test_plan_says_that_the_native_engine_was_not_built() -> None:
+    x = np.zeros((2, 4, 4))
+    plan = regard.plan(x, x, x)
+    assert plan.engine == "tiles"
+    assert plan.refused["native"].startswith("it was not built when regard was installed")
+    with pytest.raises(regard.EngineError, match="it was not built"):
+        regard.attend(x, x, x, engine="native")
+
+
+@pytest.mark.usefixtures("without_native")
 def test_plan_tells_which_engine_and_why() -> None:
     torch = pytest.importorskip("torch")
     x = torch.zeros(2, 64, 4)
@@ -163,7 +189,7 @@ def test_plan_tells_which_engine_and_why() -> None:
     assert "all is finite" in regard.plan(x, x, x).why
     weights = regard.plan(x, x, regard.causal())
     assert weights.engine == "tiles"
-    assert weights.refused == dict.fromkeys(["sdpa", "flex"], "it keeps no weights")
+    assert [weights.refused[e] for e in ("sdpa", "flex")] == ["it keeps no weights"] * 2
     narrow = regard.plan(x, x, x, regard.causal() & regard.window(4))
     assert narrow.engine == "tiles"
     assert "the mask needs 6% of them" in narrow.refused["sdpa"]

@@ -18,7 +18,7 @@ from cells import ASKED, DTYPES, ENGINES, MASKS, SCORES, Cell, outcome
 from pages import ROOT
 
 PAGE = ROOT / "docs" / "cells.md"
-QUICK = ("formula", "tiles", "sdpa")
+QUICK = ("formula", "tiles", "native", "sdpa")
 """flex compiles for seconds a cell: it has its own tests, and its cells are the campaign's."""
 SOME = cells.pairwise(QUICK)
 

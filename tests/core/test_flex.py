@@ -307,6 +307,7 @@ class TestCompiled:
         found = regard.attend(*args, **(options | replaced), engine="flex")
         assert_within([found], exact(case, dtype), bounds(case, dtype), case)
 
+    @pytest.mark.usefixtures("without_native")
     def test_scores_agree_with_the_formula_and_auto_takes_what_is_compiled(self) -> None:
         table, row = numbers(np.random.default_rng(2), 2, 65), numbers(RNG, 1, S)
         bias = regard.alibi(2) + regard.relative(torch.tensor(table).float())

@@ -214,7 +214,9 @@ def run_laws(laws: str, source: Path) -> tuple[int, str]:
     env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COVERAGE_PROCESS_START": ""}
     env.pop("PYTEST_XDIST_WORKER", None)
     code = (
-        "import pathlib, sys, regard, pytest\n"
+        "import pathlib, sys\n"
+        "sys.meta_path[:] = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
+        "import regard, pytest\n"  # an editable install goes before PYTHONPATH
         f"assert pathlib.Path(regard.__file__).is_relative_to({str(source)!r}), regard.__file__\n"
         "sys.exit(pytest.main(sys.argv[1:]))"
     )

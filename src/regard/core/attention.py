@@ -53,9 +53,9 @@ def attend(
             unless given.
         dropout: the share of weights set to 0, the rest divided by 1 − dropout.
         generator: torch's or NumPy's generator, or a number, that dropout draws its seed from.
-        engine: ``"auto"``, or ``"sdpa"``, ``"flex"``, ``"tiles"``, ``"formula"``; :func:`plan`
-            tells which.  flex compiles for seconds, once for each shape: ``"auto"`` takes it only
-            where that is done.
+        engine: ``"auto"``, or ``"native"``, ``"sdpa"``, ``"flex"``, ``"tiles"``, ``"formula"``;
+            :func:`plan` tells which.  flex compiles for seconds, once for each shape: ``"auto"``
+            takes it only where that is done.
 
     Returns:
         (…, H, T, E) in the dtype of v.  A query that may attend to nothing gets 0.
@@ -212,7 +212,7 @@ def plan(
 
     >>> import numpy as np, regard
     >>> x = np.eye(3)
-    >>> regard.plan(x, x, x, regard.causal()).engine
+    >>> regard.plan(x, x, x, regard.causal(), engine="tiles").engine
     'tiles'
     """
     if isinstance(v, Mask):  # plan(q, k, mask): the arguments of weights

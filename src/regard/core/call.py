@@ -33,6 +33,11 @@ from regard.rules.scores import Score, as_score
 
 R = TypeVar("R", bound=Rule)
 
+_KNOWN: dict[tuple[Any, ...], Call] = {}
+"""Checked calls without their arrays, by all that the check depends on: a small call's time."""
+_MANY, _LONG = 64, 4096
+"""How many are kept, and of how many queries."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -109,7 +114,8 @@ class Call:
             return True
         if torch.is_grad_enabled() and any(a.requires_grad for a in self.floats):
             return True
-        return any(has_tangent(a) for a in self.floats)
+        forward: Any = torch.autograd.forward_ad
+        return forward._current_level >= 0 and any(has_tangent(a) for a in self.floats)
 
     def seen(self, frame: Frame) -> Array | None:
         """Which keys the queries of ``frame`` may attend to; None if all of them."""
@@ -224,6 +230,46 @@ def check(
     dropout: float = 0.0,
 ) -> Call:
     """Check every argument, and say of the first wrong one what it should have been."""
+    if bias is not None or sink is not None:
+        return _checked(q, k, v, mask, bias, scale, softcap, sink, start, dropout)
+    try:
+        form = (
+            *(None if a is None else (type(a), a.shape, a.dtype, a.device) for a in (q, k, v)),
+            *(mask, scale, type(scale), softcap, type(softcap), dropout, type(dropout)),
+            *((start, type(start)) if start is None or type(start) is int else ()),
+        )
+        known = _KNOWN.get(form)
+    except (AttributeError, TypeError):  # what is no array, or has no hash
+        form, known = (), None
+    if known is not None:
+        call: Call = object.__new__(Call)
+        call.__dict__.update(known.__dict__)
+        if known.bare:
+            q, k, v = (a if a is None else a[None, ...] for a in (q, k, v))
+        call.__dict__.update(q=q, k=k, v=v)
+        return call
+    call = _checked(q, k, v, mask, bias, scale, softcap, sink, start, dropout)
+    plain = call.mask is None or not (flatten(call.mask).arrays or flatten(call.mask).functions)
+    if form[-1:] in ((int,), (type(None),)) and plain and call.sizes.T <= _LONG:
+        while len(_KNOWN) >= _MANY:
+            _KNOWN.pop(next(iter(_KNOWN)), None)
+        _KNOWN[form] = replace(call, q=None, k=None, v=None)
+        _KNOWN[form].__dict__["sizes"] = call.sizes
+    return call
+
+
+def _checked(
+    q: Array,
+    k: Array,
+    v: Array | None,
+    mask: Mask | None,
+    bias: Score | Array | None,
+    scale: float | None,
+    softcap: float | None,
+    sink: Array | None,
+    start: Any,
+    dropout: float,
+) -> Call:
     given = {"q": q, "k": k} if v is None else {"q": q, "k": k, "v": v}
     xp = namespace(**given)
     check_dtypes(**given)

@@ -14,15 +14,13 @@ OLD_VMAP = (
     "regard has nothing for torch's old vmap (is_grads_batched=True, vectorize=True); use "
     "torch.func: vmap(vjp(attend, q, k, v)[1]), jacrev or jacfwd"
 )
+_NOTHING = nullcontext()
 
 
 def is_torch(array: Any) -> bool:
     """Whether ``array`` is a torch tensor; does not load torch."""
-    if "torch" not in sys.modules:
-        return False
-    import torch
-
-    return isinstance(array, torch.Tensor)
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
 
 
 def without_data(array: Any) -> bool:
@@ -63,12 +61,12 @@ def _cast(array: Any, dtype: Any) -> Any:
 def exactly(array: Any) -> AbstractContextManager[Any]:
     """Inside, sums are made in the dtype that they are written in, whatever autocast asks."""
     if not is_torch(array):
-        return nullcontext()
+        return _NOTHING
     import torch
 
     kind = array.device.type
     if not torch.is_autocast_enabled(kind):
-        return nullcontext()
+        return _NOTHING
     return torch.autocast(kind, enabled=False)
 
 

@@ -9,13 +9,13 @@ from typing import Any, Literal, TypeAlias
 
 from regard._errors import EngineError
 from regard.core.call import Call
-from regard.core.engines import flex, formula, sdpa, tiles
+from regard.core.engines import flex, formula, native, sdpa, tiles
 from regard.core.modes import exactly
 from regard.core.reducers import Reducer
 
 Want: TypeAlias = Literal["output", "lse", "weights"]
 
-ENGINES: Mapping[str, ModuleType] = {e.name: e for e in (sdpa, flex, tiles, formula)}
+ENGINES: Mapping[str, ModuleType] = {e.name: e for e in (native, sdpa, flex, tiles, formula)}
 """In the order in which ``auto`` tries them; it never gets as far as ``formula``."""
 
 
@@ -67,5 +67,7 @@ def run(call: Call, engine: str, reducers: Sequence[Reducer]) -> list[Any]:
     else:
         with exactly(call.q):
             found = ENGINES[engine].compute(call, reducers)
+    if len(found) == len(reducers) == 1:
+        return [reducers[0].result(*found)]
     rest = iter(found)
     return [reducer.result(*(next(rest) for _ in reducer.outputs())) for reducer in reducers]

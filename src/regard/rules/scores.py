@@ -35,6 +35,13 @@ class Score(Rule, ABC):
     def strip(self, frame: Frame, pieces: list[Array]) -> Array:
         """What is added over ``frame``, (…, H, t, w) or less, from the arrays' pieces at ``at``."""
 
+    def line(self, frame: Frame, far: NDArray[np.int64]) -> Array:
+        """The score at the distances j − i = ``far``, where it is one of these alone.
+
+        ``far`` is (n,), or (…, n) by batch entry; the line (…, H or 1, n).
+        """
+        raise NotImplementedError(type(self).__name__)
+
     def at(self, frame: Frame) -> list[Place]:
         """The part of each array that the strip over ``frame`` reads."""
         return [WHOLE for _ in flatten(self).arrays]
@@ -121,6 +128,13 @@ class Alibi(Score):
         far_HTS = frame.move(far) if far.ndim == 2 else frame.move(far)[..., None, :, :]
         return -slopes[..., None, None] * frame.xp.astype(far_HTS, slopes.dtype)
 
+    def line(self, frame: Frame, far: NDArray[np.int64]) -> Array:
+        slopes = frame.xp.astype(self.slopes, frame.xp.float64)
+        steps = frame.move(np.abs(far) if far.ndim == 1 else np.abs(far)[..., None, :])
+        line = -slopes[..., None] * frame.xp.astype(steps, slopes.dtype)
+        wide = frame.xp.float64 if self.slopes.dtype == frame.xp.float64 else frame.xp.float32
+        return frame.xp.astype(line, wide)
+
     def __repr__(self) -> str:
         return f"alibi(<{self.slopes.shape[-1]} slopes>)"
 
@@ -159,6 +173,9 @@ class Relative(Score):
         flat = xp.reshape(again, (*line.shape[:-2], rows * length))[..., : rows * (length - 1)]
         return xp.reshape(flat, (*line.shape[:-2], rows, length - 1))[..., : len(j)]
 
+    def line(self, frame: Frame, far: NDArray[np.int64]) -> Array:
+        return self._look_up(frame, self.table, far)
+
     def _look_up(self, frame: Frame, table: Array, far: NDArray[np.int64]) -> Array:
         """The bias at the distances ``far``, (n,) or (…, n) by batch entry: (…, H, n)."""
         n, xp = table.shape[-1], frame.xp
@@ -195,6 +212,9 @@ class T5(Score):
         (weight,) = pieces
         table = self.table(frame, weight)
         return Relative(table).strip(frame, [table])
+
+    def line(self, frame: Frame, far: NDArray[np.int64]) -> Array:
+        return Relative(self.table(frame, self.weight)).line(frame, far)
 
     def table(self, frame: Frame, weight: Array) -> Array:
         """(…, H, N) the bias of each distance that occurs in ``frame``, as ``Relative`` has it."""

@@ -1,0 +1,63 @@
+// The two products by AMX, whose tiles multiply 16 rows of 32 bfloat16 by 16 columns at once.
+#pragma once
+#include "pack.h"
+
+#if defined(__AMX_BF16__)
+namespace regard::REGARD_LEVEL {
+
+constexpr int64_t PANEL = NR * 4;  // bytes from row to row of a panel
+
+// Tiles 0 … 3 hold sums, 4 and 5 rows of A, 6 and 7 columns of B; all of 16 rows × 64 bytes.
+static void configure_tiles() {
+  struct alignas(64) {
+    uint8_t palette = 1, start = 0, reserved[14] = {};
+    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } config;
+  _tile_loadconfig(&config);
+}
+
+constexpr int LDT = 128 + 16;    // numbers from row to row of a tile of scores
+
+// Sums of 32 rows (16 where `low`) by 32 columns (16 unless `two`) begin, grow and end.
+REGARD_INLINE void zero_tiles(bool low) {
+  _tile_zero(0);
+  _tile_zero(1);
+  if (low) return;
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+REGARD_INLINE void load_tiles(bool low, bool two, const float* from, int64_t step) {
+  _tile_loadd(0, from, step * 4);
+  if (two) _tile_loadd(1, from + 16, step * 4);
+  if (low) return;
+  _tile_loadd(2, from + 16 * step, step * 4);
+  if (two) _tile_loadd(3, from + 16 * step + 16, step * 4);
+}
+
+// By 16 units of A and of a panel.
+REGARD_INLINE void multiply_tiles(bool low, bool two, const float* a, int64_t step, const float* b) {
+  _tile_loadd(4, a, step * 4);
+  _tile_loadd(6, b, PANEL);
+  _tile_dpbf16ps(0, 4, 6);
+  if (two) {
+    _tile_loadd(7, b + 16, PANEL);
+    _tile_dpbf16ps(1, 4, 7);
+  }
+  if (low) return;
+  _tile_loadd(5, a + 16 * step, step * 4);
+  _tile_dpbf16ps(2, 5, 6);
+  if (two) _tile_dpbf16ps(3, 5, 7);
+}
+
+REGARD_INLINE void store_tiles(bool low, bool two, float* to, int64_t step) {
+  _tile_stored(0, to, step * 4);
+  if (two) _tile_stored(1, to + 16, step * 4);
+  if (low) return;
+  _tile_stored(2, to + 16 * step, step * 4);
+  if (two) _tile_stored(3, to + 16 * step + 16, step * 4);
+}
+
+}  // namespace regard::REGARD_LEVEL
+#endif

@@ -1,0 +1,111 @@
+// What Python sees: one function that takes a call in plain numbers, and a few about the engine.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+#include "run.h"
+#include "threads.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+// Reads a flat tuple of whole numbers from left to right.
+class Reader {
+ public:
+  explicit Reader(const nb::tuple& numbers) : numbers_(numbers) {}
+  int64_t next() {
+    if (at_ >= PyTuple_GET_SIZE(numbers_.ptr())) throw std::invalid_argument("too few numbers");
+    const int64_t n = PyLong_AsLongLong(PyTuple_GET_ITEM(numbers_.ptr(), at_++));
+    if (n == -1 && PyErr_Occurred()) throw nb::python_error();
+    return n;
+  }
+  template <class T>
+  T* pointer() {
+    return reinterpret_cast<T*>(next());
+  }
+  bool done() const { return at_ == PyTuple_GET_SIZE(numbers_.ptr()); }
+
+ private:
+  const nb::tuple& numbers_;
+  Py_ssize_t at_ = 0;
+};
+
+// An address and the steps of its axes, in items of `size` bytes: (…lead, head, row, column).
+regard::Array array(Reader& in, int leads, int64_t size) {
+  regard::Array a;
+  a.data = in.pointer<char>();
+  if (!a.data) return a;
+  for (int i = 0; i < leads; ++i) a.lead[i] = in.next() * size;
+  a.head = in.next() * size;
+  a.row = in.next() * size;
+  a.column = in.next() * size;
+  return a;
+}
+
+void attend(const nb::tuple& numbers, double scale, double softcap, double kept) {
+  regard::Call c;
+  Reader in(numbers);
+  c.dtype = static_cast<regard::Dtype>(in.next());
+  c.leads = static_cast<int>(in.next());
+  if (c.leads > regard::MAX_LEAD) throw std::invalid_argument("too many leading axes");
+  for (int i = 0; i < c.leads; ++i) c.B *= c.lead[i] = in.next();
+  c.H = in.next();
+  c.G = in.next();
+  c.T = in.next();
+  c.S = in.next();
+  c.D = in.next();
+  c.E = in.next();
+  const int64_t size = regard::size_of(c.dtype), wide = size == 8 ? 8 : 4;
+  c.q = array(in, c.leads, size);
+  c.k = array(in, c.leads, size);
+  c.v = array(in, c.leads, size);
+  c.out = array(in, c.leads, size);
+  c.lse = array(in, c.leads, wide);
+  c.sink = array(in, c.leads, wide);
+  c.first = in.pointer<const int64_t>();
+  c.last = in.pointer<const int64_t>();
+  if (c.first) {
+    c.ranges = in.next();
+    for (int i = 0; i < c.leads; ++i) c.range_lead[i] = in.next();
+  }
+  c.mask = array(in, c.leads, 1);
+  c.threshold = static_cast<uint64_t>(in.next());
+  c.seed = static_cast<uint32_t>(in.next());
+  c.all_rows = in.next();
+  c.first_row = in.next();
+  c.drawn = in.next();
+  c.biases = static_cast<int>(in.next());
+  if (c.biases > regard::MAX_BIAS) throw std::invalid_argument("too many biases");
+  for (int i = 0; i < c.biases; ++i) {
+    c.bias[i].dtype = static_cast<regard::Dtype>(in.next());
+    c.bias[i].array = array(in, c.leads, regard::size_of(c.bias[i].dtype));
+  }
+  if (!in.done()) throw std::invalid_argument("too many numbers");
+  c.scale = scale;
+  c.softcap = softcap;
+  c.kept = kept;
+  nb::gil_scoped_release release;
+  regard::run(c);
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.doc() = "The C++ engine.";
+  m.def("attend", &attend);
+  m.def("levels", [] {
+    std::vector<std::string> names;
+    for (const regard::Level* const* l = regard::levels(); *l; ++l) names.emplace_back((*l)->name);
+    return names;
+  });
+  m.def("level", [] { return std::string(regard::level_in_use().name); });
+  m.def("use_level", [](const std::string& name) {
+    regard::use_level(name.empty() ? nullptr : name.c_str());
+  });
+  m.def("threads", &regard::thread_count);
+  m.def("set_threads", &regard::set_thread_count);
+  m.def("thread_source", [] { return std::string(regard::thread_source()); });
+}

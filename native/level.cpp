@@ -1,0 +1,97 @@
+// A dispatch level: compiled once for each set of instructions, with REGARD_LEVEL as its name.
+#include "plain.h"
+
+#define REGARD_TEXT(name) #name
+#define REGARD_NAME(name) REGARD_TEXT(name)
+
+namespace regard::REGARD_LEVEL {
+
+// What computes a call here: fn(Kind{}).
+template <class Fn>
+REGARD_INLINE auto by_kind(const Call& call, Fn fn) {
+  const bool few = call.H / call.G * call.T <= FEW;
+#if defined(__AMX_BF16__)
+  if (call.dtype == Dtype::bf16) return few ? fn(DirectTiles{}) : fn(Tiles{});
+#elif defined(__AVX512BF16__)
+  if (call.dtype == Dtype::bf16 && !few) return fn(Registers<Pairs>{});
+#endif
+  return few ? fn(Direct{}) : fn(Registers<Floats>{});
+}
+
+static Cut cut(const Call& call) {
+  Cut c;
+  const bool plain = call.dtype == Dtype::f64;
+  int64_t rows = 0, group = 0;
+  by_kind(call, [&](auto kind) {
+    using Kind = decltype(kind);
+    rows = Kind::STRIP;
+    group = Kind::M;
+    c.packs = Kind::PACKS && !plain;
+    c.depth = pieces_of(pieces_of(call.D, Kind::Dot::terms), Kind::DEEP) * Kind::DEEP;
+  });
+  // Few queries a head: the heads that share a key head stand in one group.
+  const bool stacked = call.T < group;
+  c.segments = stacked ? 1 : call.H / call.G;
+  c.segment_rows = stacked ? call.H / call.G * call.T : call.T;
+  c.strips = at_least(pieces_of(c.segment_rows, rows), 1);
+  c.strip_rows = pieces_of(pieces_of(c.segment_rows, c.strips), group > 16 ? 16 : 1);
+  c.strip_rows *= group > 16 ? 16 : 1;
+  c.strips = at_least(pieces_of(c.segment_rows, c.strip_rows), 1);
+  c.panels = pieces_of(call.S, NR);
+  c.value_panels = pieces_of(call.E, NR);
+  c.key_floats = c.panels * c.depth * NR;
+  by_kind(call, [&](auto kind) {
+    c.value_floats = c.value_panels * c.panels * NR / decltype(kind)::Dot::terms * NR;
+  });
+  c.out_step = pieces_of(call.E, W) * W;
+  const int64_t strips = call.B * call.G * c.segments * c.strips;
+  const int64_t most = pieces_of(call.S, KEYS);
+  c.parts = plain ? 1 : at_least(at_most(most, 16 / at_least(strips, 1)), 1);
+  c.part_keys = pieces_of(pieces_of(call.S, c.parts), NR) * NR;
+  c.parts = at_least(pieces_of(call.S, at_least(c.part_keys, 1)), 1);
+  return c;
+}
+
+static void begin(const Job& job) {
+  if (!job.draws) return;
+  const int64_t n = job.cut.panels * NR;
+  for (int64_t j = 0; j < n; ++j) job.draws[j] = mixed_one(static_cast<uint32_t>(j + 1));
+}
+
+static void pack(const Job& job, int64_t head, int64_t panel, int64_t panels) {
+  const Call& call = job.call;
+  const Cut& c = job.cut;
+  const int64_t b = head / call.G, g = head % call.G;
+  const char* keys = call.k.data + call.at(call.k.lead, b) + g * call.k.head;
+  const char* values = call.v.data ? call.v.data + call.at(call.v.lead, b) + g * call.v.head : nullptr;
+  by_kind(call, [&](auto kind) {
+    using Dot = typename decltype(kind)::Dot;
+    for (int64_t p = panel; p < panel + panels; ++p) {
+      pack_keys<Dot>(call, c, keys, p * NR, job.keys + head * c.key_floats + p * c.depth * NR);
+      job.unclean[head * c.panels + p] =
+          pack_values<Dot>(call, c, values, p * NR, job.values + head * c.value_floats);
+    }
+  });
+}
+
+// Weights too small for a normal float are 0 while this lives: a processor takes a hundred times as
+// long for what is not normal, and far keys under ALiBi have nothing else.
+struct SmallIsZero {
+#if defined(__SSE2__)
+  unsigned before = __builtin_ia32_stmxcsr();
+  SmallIsZero() { __builtin_ia32_ldmxcsr(before | 0x8000u); }
+  ~SmallIsZero() { __builtin_ia32_ldmxcsr(before); }
+#endif
+};
+
+static void compute_piece(const Job& job, int64_t piece, char* scratch) {
+  if (job.call.dtype == Dtype::f64) return plain_compute(job, piece);
+  [[maybe_unused]] const SmallIsZero quick;
+  by_kind(job.call, [&](auto kind) { compute<decltype(kind)>(job, piece, scratch); });
+}
+
+extern const Level level;
+const Level level = {REGARD_NAME(REGARD_LEVEL), sizeof(Scratch), cut,        begin,
+                     pack,                      compute_piece,   merge_strip};
+
+}  // namespace regard::REGARD_LEVEL

@@ -1,0 +1,153 @@
+// Cuts a call into pieces of work and does them on the threads there are.
+#include "run.h"
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+
+#include "threads.h"
+
+namespace regard {
+namespace {
+
+// Memory that a Python thread keeps from call to call, so that small calls need not ask for any.
+class Arena {
+ public:
+  char* at_least(size_t bytes) {
+    if (bytes > size_) {
+      std::free(data_);
+      size_ = (bytes + 4095) / 4096 * 4096;
+      data_ = static_cast<char*>(std::aligned_alloc(4096, size_));
+      if (!data_) {
+        size_ = 0;
+        throw std::bad_alloc();
+      }
+    }
+    return data_;
+  }
+  void let_go(size_t above) {
+    if (size_ <= above) return;
+    std::free(data_);
+    data_ = nullptr;
+    size_ = 0;
+  }
+  ~Arena() { std::free(data_); }
+
+ private:
+  char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+constexpr size_t KEPT = 64 << 20;
+constexpr int64_t PANELS = 8;          // that are packed in one go
+constexpr int64_t MANY_HEADS = 8;      // key heads a thread from which each does whole heads
+constexpr int64_t LARGE = 8 << 20;     // bytes of packed heads above which that is so too, and
+constexpr int64_t SMALL = 512 * 512;   // weights of a head below which nobody should wait for others
+
+size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+struct Work {
+  Job job;
+  const Level* level;
+  bool by_head;             // each piece is a whole key head, packed by the thread that has it
+  char *scratch, *packed;   // a thread's own, one after another
+  size_t scratch_bytes, packed_bytes;
+  std::atomic<int64_t> next_pack{0}, packed_done{0}, next{0}, done{0}, next_merge{0};
+};
+
+void lay_out(const Cut& cut, Job& job, int64_t heads, char* at) {
+  job.keys = reinterpret_cast<float*>(at);
+  at += rounded(heads * cut.key_floats * 4);
+  job.values = reinterpret_cast<float*>(at);
+  at += rounded(heads * cut.value_floats * 4);
+  job.unclean = reinterpret_cast<uint8_t*>(at);
+}
+
+size_t packed_size(const Cut& cut, int64_t heads) {
+  return rounded(heads * cut.key_floats * 4) + rounded(heads * cut.value_floats * 4) +
+         rounded(heads * cut.panels);
+}
+
+// Waits until `count` has come to `all`: what is awaited is under way on another thread.
+void await(const std::atomic<int64_t>& count, int64_t all) {
+  for (int spins = 0; count.load(std::memory_order_acquire) < all; ++spins)
+    if (spins > 1000) sched_yield();
+}
+
+void whole_heads(Work& w, int thread) {
+  Job job = w.job;
+  const int64_t each = job.cut.segments * job.cut.strips * job.cut.parts;
+  char* mine = w.packed + thread * w.packed_bytes;
+  for (int64_t head; (head = w.next++) < w.job.heads();) {
+    if (job.cut.packs) {
+      lay_out(job.cut, job, 1, mine);
+      job.keys -= head * job.cut.key_floats;
+      job.values -= head * job.cut.value_floats;
+      job.unclean -= head * job.cut.panels;
+      w.level->pack(job, head, 0, job.cut.panels);
+    }
+    for (int64_t i = 0; i < each; ++i)
+      w.level->compute(job, head * each + i, w.scratch + thread * w.scratch_bytes);
+  }
+}
+
+void all_pieces(Work& w, int thread) {
+  const Job& job = w.job;
+  const int64_t chunks = (job.cut.panels + PANELS - 1) / PANELS;
+  const int64_t packs = job.cut.packs ? job.heads() * chunks : 0;
+  for (int64_t i; (i = w.next_pack++) < packs; ++w.packed_done) {
+    const int64_t first = i % chunks * PANELS, left = job.cut.panels - first;
+    w.level->pack(job, i / chunks, first, left < PANELS ? left : PANELS);
+  }
+  await(w.packed_done, packs);
+  for (int64_t i; (i = w.next++) < job.pieces(); ++w.done)
+    w.level->compute(job, i, w.scratch + thread * w.scratch_bytes);
+  if (job.cut.parts == 1) return;
+  await(w.done, job.pieces());
+  for (int64_t i; (i = w.next_merge++) < job.strips();) w.level->merge(job, i);
+}
+
+void work_on(void* data, int thread) {
+  Work& w = *static_cast<Work*>(data);
+  w.by_head ? whole_heads(w, thread) : all_pieces(w, thread);
+}
+
+}  // namespace
+
+void run(const Call& call) {
+  if (call.B * call.H * call.T == 0) return;
+  const Level& level = level_in_use();
+  Work w{.job = {.call = call, .cut = level.cut(call)}, .level = &level};
+  Job& job = w.job;
+  const Cut& cut = job.cut;
+  int threads = thread_count();
+  if (threads > job.pieces()) threads = static_cast<int>(job.pieces());
+  const size_t all = cut.packs ? packed_size(cut, job.heads()) : 0;
+  w.by_head = cut.parts == 1 && (job.heads() >= MANY_HEADS * threads ||
+                                 (job.heads() % threads == 0 &&
+                                  (all > LARGE || job.rows() * call.S < SMALL)));
+  w.scratch_bytes = rounded(level.scratch);
+  w.packed_bytes = !cut.packs ? 0 : w.by_head ? packed_size(cut, 1) : all;
+  const size_t draws = call.threshold ? rounded(cut.panels * 64 * 4) : 0;
+  const size_t each = cut.strip_rows * (cut.out_step + 2) * 4;
+  const size_t parts = cut.parts > 1 ? rounded(job.pieces() * each) : 0;
+
+  thread_local Arena arena;
+  char* at = arena.at_least(threads * w.scratch_bytes + w.packed_bytes * (w.by_head ? threads : 1) +
+                            draws + parts);
+  w.scratch = at;
+  at += threads * w.scratch_bytes;
+  if (draws) job.draws = reinterpret_cast<uint32_t*>(at);
+  at += draws;
+  if (parts) job.partial = reinterpret_cast<float*>(at);
+  at += parts;
+  w.packed = at;
+  if (!w.by_head) lay_out(cut, job, job.heads(), at);
+  level.begin(job);
+  on_threads(work_on, &w, threads);
+  arena.let_go(KEPT);
+}
+
+}  // namespace regard

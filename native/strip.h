@@ -1,0 +1,179 @@
+// One piece of work: some rows of one head by all the keys that they may see.
+#pragma once
+#include "pipeline.h"
+
+namespace regard::REGARD_LEVEL {
+
+// Where a part leaves what it has found: outputs, then maxima, then sums.
+struct Partial {
+  float *out, *most, *sum;
+  Partial(const Job& job, int64_t strip, int64_t part) {
+    const Cut& cut = job.cut;
+    const int64_t n = cut.strip_rows, each = n * cut.out_step + 2 * n;
+    out = job.partial + (strip * cut.parts + part) * each;
+    most = out + n * cut.out_step;
+    sum = most + n;
+  }
+};
+
+// All tiles of a group of rows within the keys first … last.
+template <class Kind, class Tiling>
+static void group(const Job& job, Scratch& x, Tiling& tiling, int r, int count, int64_t first,
+                  int64_t last) {
+  int64_t next = first;
+  while (next < last) {
+    // The next stretch that any row sees, with all that begins within a panel of its end.
+    int64_t low = last;
+    for (int i = r; i < r + count; ++i)
+      low = at_most(low, first_seen(job.call, x.rows[i], next));
+    int64_t high = low;
+    for (bool more = low < last; more;) {
+      more = false;
+      for (int i = r; i < r + count; ++i) {
+        const int64_t end = at_most(seen_from(job.call, x.rows[i], low, high + NR), last);
+        more |= end > high;
+        high = at_least(high, end);
+      }
+    }
+    if (low >= high) return;
+    low = at_least(low / NR * NR, next);
+    for (; low < high; low += Kind::KEYS_AT_ONCE)
+      tiling.add(r, count, low, at_most(low + Kind::KEYS_AT_ONCE, high));
+    next = pieces_of(high, NR) * NR;
+  }
+}
+
+REGARD_INLINE void write_row(const Call& call, const Row& row, const Entry& entry,
+                             const float* out, float factor) {
+  char* to = entry.out + row.h * call.out.head + row.t * call.out.row;
+  for (int64_t e = 0; e < call.E; e += W) {
+    const F y = mul(load(out + e), all(factor));
+    float buffer[W];
+    char* here = to + e * size_of(call.dtype);
+    const bool all_fit = e + W <= call.E;
+    char* p = all_fit ? here : reinterpret_cast<char*>(buffer);
+    if (call.dtype == Dtype::f32) store(reinterpret_cast<float*>(p), y);
+    else if (call.dtype == Dtype::bf16) to_bf16(reinterpret_cast<uint16_t*>(p), y);
+    else to_f16(reinterpret_cast<uint16_t*>(p), y);
+    if (!all_fit) std::memcpy(here, buffer, (call.E - e) * size_of(call.dtype));
+  }
+}
+
+// The answer of a row: `out` are its values, weighted by 2^(score − most), and `sum` the weights'.
+static void finish_row(const Call& call, const Row& row, const Entry& entry, const float* out,
+                       float most, float sum) {
+  float factor = static_cast<float>(call.kept);
+  if (entry.sink) {
+    float sink;
+    std::memcpy(&sink, entry.sink + row.h * call.sink.head, 4);
+    sink *= LOG2E;
+    // An empty row has the sink alone; from infinite ones the formula shifts nothing.
+    float top = sum == 0 || sink > most ? sink : most;
+    if (!(__builtin_fabsf(top) < INFINITE)) top = 0;
+    const float down = sum == 0 ? 0.0f : __builtin_exp2f(most - top);
+    sum = sum == 0 ? __builtin_exp2f(sink - top) : sum * down + __builtin_exp2f(sink - top);
+    factor *= down;
+    most = top;
+  }
+  const bool empty = sum == 0;
+  if (entry.lse) {
+    char* to = entry.lse + row.h * call.lse.head + row.t * call.lse.row;
+    const float lse = empty ? -INFINITE : (most + __builtin_log2f(sum)) * LN2;
+    std::memcpy(to, &lse, 4);
+  }
+  if (entry.out) write_row(call, row, entry, out, empty ? 0.0f : factor / sum);
+}
+
+template <class Kind>
+static void compute(const Job& job, int64_t piece, char* scratch) {
+  const Call& call = job.call;
+  const Cut& cut = job.cut;
+  Scratch& x = *reinterpret_cast<Scratch*>(scratch);
+  const int64_t strip = piece / cut.parts, part = piece % cut.parts;
+  const Place at(job, strip, part);
+  const int count = static_cast<int>(at.to - at.from);
+  const Entry& entry = at.entry;
+  int64_t h = at.g * (call.H / call.G) + at.from / call.T, t = at.from % call.T;
+  int64_t low = at.last_key, high = at.first_key;
+  for (int i = 0; i < count; ++i, ++t) {
+    if (t == call.T) {
+      t = 0;
+      ++h;
+    }
+    Row& row = x.rows[i];
+    set_row(call, entry, h, t, row);
+    const char* q = entry.q + h * call.q.head + t * call.q.row;
+    pack_query<typename Kind::Dot>(call, cut, q, x.q + i * LDQ);
+    if (!row.first) {
+      low = at.first_key;
+      high = at.last_key;
+    }
+    for (int64_t k = 0; row.first && k < call.ranges; ++k)
+      if (row.first[k] < row.last[k]) {
+        low = at_most(low, row.first[k]);
+        high = at_least(high, row.last[k]);
+      }
+  }
+  low = at_least(low, at.first_key) / NR * NR;
+  high = at_most(high, at.last_key);
+  std::memset(x.out, 0, count * cut.out_step * sizeof(float));
+  std::memset(x.sums, 0, count * W * sizeof(float));
+  for (float& most : x.most) most = -INFINITE;
+
+  Kind::begin();
+  typename TilingOf<Kind>::type tiling{job, at, x};
+  const int groups = static_cast<int>(pieces_of(count, Kind::M));
+  for (int64_t first = low; first < high; first += Kind::KEYS_AT_ONCE)
+    for (int i = 0; i < groups; ++i) {
+      const int a = Kind::DEEP > 1 ? i * Kind::M : count * i / groups;
+      const int b = Kind::DEEP > 1 ? (int)at_most(a + Kind::M, count) : count * (i + 1) / groups;
+      group<Kind>(job, x, tiling, a, b - a, first, at_most(first + Kind::KEYS_AT_ONCE, high));
+    }
+  tiling.finish();
+  Kind::end();
+
+  const bool shaped = call.softcap != 0 || call.biases || call.scale == 0;
+  const float unit = shaped ? 1.0f : static_cast<float>(__builtin_fabs(call.scale)) * LOG2E;
+  for (int i = 0; i < count; ++i) {
+    const float sum = total(load(x.sums + i * W));
+    float most = x.most[i];
+    most = __builtin_fabsf(most) < INFINITE ? most * unit : 0;
+    if (cut.parts == 1) {
+      finish_row(call, x.rows[i], entry, x.out + i * cut.out_step, most, sum);
+      continue;
+    }
+    const Partial to(job, strip, part);
+    std::memcpy(to.out + i * cut.out_step, x.out + i * cut.out_step, cut.out_step * 4);
+    to.most[i] = most;
+    to.sum[i] = sum;
+  }
+}
+
+// The parts of a strip's keys, joined by their sums, in their order.
+static void merge_strip(const Job& job, int64_t strip) {
+  const Call& call = job.call;
+  const Cut& cut = job.cut;
+  const Place at(job, strip, 0);
+  const Entry& entry = at.entry;
+  for (int64_t i = 0; i < at.to - at.from; ++i) {
+    float most = -INFINITE, sum = 0;
+    alignas(64) float out[WIDEST] = {};
+    for (int64_t part = 0; part < cut.parts; ++part) {
+      const Partial one(job, strip, part);
+      if (one.sum[i] != 0 && one.most[i] > most) most = one.most[i];
+    }
+    for (int64_t part = 0; part < cut.parts; ++part) {
+      const Partial one(job, strip, part);
+      if (one.sum[i] == 0) continue;  // this part of the keys is hidden from the row
+      const float share = __builtin_exp2f(one.most[i] - most);
+      sum += one.sum[i] * share;
+      for (int64_t e = 0; e < cut.out_step; ++e) out[e] += one.out[i * cut.out_step + e] * share;
+    }
+    const int64_t n = at.from + i;
+    Row row;
+    set_row(call, entry, at.g * (call.H / call.G) + n / call.T, n % call.T, row);
+    finish_row(call, row, entry, out, most, sum);
+  }
+}
+
+}  // namespace regard::REGARD_LEVEL

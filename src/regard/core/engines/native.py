@@ -1,0 +1,238 @@
+"""The engine ``native``: C++ for NumPy arrays and torch tensors on a CPU (the sources: native/).
+
+It takes arrays by address and strides, without a copy as long as the last axis is contiguous.  Key
+ranges skip tiles; any other mask is evaluated for some rows at a time.  Nothing that is hidden
+reaches an output, whatever stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard._shapes import Array, count, dtype_name
+from regard.core.call import Call
+from regard.core.reducers import Lse, Mixed, Reducer
+from regard.rules.masks import Keep
+from regard.rules.scores import Dense, Score, Sum
+
+_native: Any = None
+_missing = ""
+try:
+    from regard.core.engines import _native as _found
+
+    _native = _found
+except ImportError as error:
+    _missing = str(error)
+
+name = "native"
+why = "the C++ engine, which keeps the contract whatever stands in hidden places"
+
+WIDEST = 256
+"""Of D and E."""
+BIASES = 4
+"""Arrays that may be added to the scores."""
+AXES = 8
+"""Leading ones."""
+MASK = 1 << 24
+"""Bytes that a mask which is no key ranges may take at a time."""
+CODES = {"float32": 0, "bfloat16": 1, "float16": 2, "float64": 3}
+
+
+def refuses(call: Call, want: str) -> str | None:
+    """Why it cannot do the call; None if it can."""
+    if _native is None:
+        return f"it was not built when regard was installed ({_missing})"
+    q = call.q
+    if not (q.device.type == "cpu" if call.is_torch else isinstance(q, np.ndarray)):
+        return "it takes NumPy arrays and torch tensors on a CPU"
+    if want == "weights":
+        return "it answers no questions about weights"
+    assert call.v is not None, "only weights come without values"
+    if max(q.shape[-1], call.v.shape[-1]) > WIDEST:
+        return f"it takes heads of width {WIDEST} at most"
+    if len(call.sizes.lead) > AXES:
+        return f"it takes {AXES} leading axes at most"
+    if call.bias is not None and len(_parts(call.bias)) > BIASES:
+        return f"it adds {BIASES} scores at most"
+    return None
+
+
+def dislikes(call: Call) -> str | None:
+    """Why ``auto`` should rather take another engine, though this one could do the call."""
+    if call.differentiated:
+        return "its derivatives come from tiles"
+    return None
+
+
+def set_threads(n: int | None) -> None:
+    """How many threads the engine ``native`` may use; None is as many as torch, its start.
+
+    Where torch is not loaded these are as many as the process has processors.  The number of
+    threads changes no bit of a result.
+
+    Raises:
+        ValueRangeError: n below 1.
+        KindError: an n that is no whole number.
+
+    >>> import regard
+    >>> regard.set_threads(2)
+    >>> regard.set_threads(None)
+    """
+    threads = 0 if n is None else count("n", n, at_least=1)
+    if _native is not None:
+        _native.set_threads(threads)
+
+
+def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
+    """The output, lse, or both."""
+    wanted = [type(reducer) for reducer in reducers]
+    sizes, (q, k, v) = call.sizes, map(_contiguous, (call.q, call.k, call.v))
+    code, E = CODES[dtype_name(q)], v.shape[-1]
+    output = _empty(q, (*q.shape[:-1], E), q.dtype) if Mixed in wanted else None
+    wide = call.xp.float64 if code == CODES["float64"] else call.xp.float32
+    lse = _empty(q, (*q.shape[:-1], 1), wide) if Lse in wanted else None
+    first = (code, len(sizes.lead), *sizes.lead, sizes.H, sizes.G)
+    second = (sizes.S, sizes.D, E)
+    draws = (min(round(call.dropout * 2**32), 2**32 - 1), call.seed, sizes.T)
+    entries = prod(call.frame.sizes.lead)
+    for rows, seen in _strips(call):
+        begin = rows.start
+        part = _Part(call, rows)
+        numbers = (
+            *(*first, rows.stop - begin, *second, *_place(q, begin), *_place(k), *_place(v)),
+            *(*_place(output, begin), *_place(lse, begin), *part.sink(wide), *part.ranges()),
+            *(*part.broadcast(seen), *draws, begin, entries, *part.biases()),
+        )
+        _native.attend(numbers, call.scale, call.softcap or 0.0, 1 / (1 - call.dropout))
+    both = {Mixed: output, Lse: None if lse is None else lse[..., 0]}
+    return [both[kind] for kind in wanted]
+
+
+def _empty(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    return (
+        np.empty(shape, dtype)
+        if isinstance(like, np.ndarray)
+        else like.new_empty(shape, dtype=dtype)
+    )
+
+
+def _contiguous(array: Array) -> Array:
+    """``array``, or a copy if its last axis is not contiguous."""
+    if isinstance(array, np.ndarray):
+        near = array.strides[-1] == array.itemsize or array.shape[-1] < 2
+        return array if near else np.ascontiguousarray(array)
+    return array if array.stride(-1) == 1 or array.shape[-1] < 2 else array.contiguous()
+
+
+def _steps(array: Array) -> tuple[int, ...]:
+    """The strides in items."""
+    if isinstance(array, np.ndarray):
+        return tuple(n // array.itemsize for n in array.strides)
+    return array.stride()  # type: ignore[no-any-return]
+
+
+def _place(array: Array | None, row: int = 0) -> tuple[int, ...]:
+    """Address and steps of an array that has all axes, from ``row`` on; 0 if there is none."""
+    if array is None:
+        return (0,)
+    steps = _steps(array)
+    address = _address(array)
+    return (address + row * steps[-2] * array.itemsize if row else address, *steps)
+
+
+def _address(array: Array) -> int:
+    if isinstance(array, np.ndarray):
+        address = array.__array_interface__["data"][0]
+    else:
+        address = array.data_ptr()
+    return address or 64  # 0 would mean that there is no such array
+
+
+def _strips(call: Call) -> Iterable[tuple[slice, Array | None]]:
+    """All rows at once, or, where a mask is no ranges, some rows and what they may see."""
+    every = slice(0, call.sizes.T)
+    if call.mask is None or call.ranges is not None:
+        return ((every, None),)
+    if isinstance(call.mask, Keep):
+        return ((every, call.seen(call.frame)),)
+    return _evaluated(call)
+
+
+def _evaluated(call: Call) -> Iterator[tuple[slice, Array | None]]:
+    sizes = call.sizes
+    height = max(1, MASK // max(1, sizes.rows * sizes.S))
+    for top in range(0, max(sizes.T, 1), height):
+        rows = slice(top, min(top + height, sizes.T))
+        yield rows, call.seen(call.frame.cut(rows, call.frame.keys))
+
+
+def _parts(score: Score) -> list[Score]:
+    """The scores that a sum adds up."""
+    return _parts(score.left) + _parts(score.right) if isinstance(score, Sum) else [score]
+
+
+class _Part:
+    """Some rows of a call in plain numbers; what they point at lives as long as this does."""
+
+    def __init__(self, call: Call, rows: slice) -> None:
+        self.call, self.rows = call, rows
+        self.alive: list[Any] = []
+
+    def broadcast(self, array: Array | None, rows: bool = False) -> tuple[int, ...]:
+        """Address and steps, 0 along what is broadcast; with ``rows``, from the part's first."""
+        if array is None:
+            return (0,)
+        self.alive.append(array)
+        steps = [0 if n == 1 else s for n, s in zip(array.shape, _steps(array), strict=True)]
+        address = _address(array) + (self.rows.start * steps[-2] * array.itemsize if rows else 0)
+        return (address, *[0] * (len(self.call.sizes.lead) + 3 - len(steps)), *steps)
+
+    def sink(self, wide: Any) -> tuple[int, ...]:
+        """One logit a head, (…, H)."""
+        if self.call.sink is None:
+            return (0,)
+        return self.broadcast(self.call.xp.astype(self.call.sink, wide)[..., None, None])
+
+    def ranges(self) -> tuple[int, ...]:
+        """The addresses of first and last, how many there are a row, and the leading steps."""
+        bounds = self.call.bounds
+        if bounds is None:
+            return (0, 0)
+        if bounds.start.shape[-2] != self.rows.stop - self.rows.start:
+            bounds = bounds.take(self.rows)
+        self.alive.append(bounds)
+        first, last, r, *steps = bounds.lies
+        missing = [0] * (len(self.call.sizes.lead) - len(steps))
+        return (first or 64, last or 64, r, *missing, *steps)
+
+    def biases(self) -> tuple[int, ...]:
+        """How many, then the dtype and array of each."""
+        if self.call.bias is None:
+            return (0,)
+        parts = _parts(self.call.bias)
+        found = [len(parts)]
+        for part in parts:
+            if isinstance(part, Dense):
+                array = part.array
+                code = CODES[dtype_name(array)]
+                found += [code, *self.broadcast(array, rows=array.shape[-2] > 1)]
+            else:
+                found += self._line(part)
+        return tuple(found)
+
+    def _line(self, score: Score) -> list[int]:
+        """A score of the distance alone: one line of numbers, read one further on for each row."""
+        frame, T, S = self.call.frame, self.call.sizes.T, self.call.sizes.S
+        start = np.asarray(frame.start, dtype=np.int64)[..., None]
+        far: NDArray[np.int64] = np.arange(1 - T, max(S, 1 - T)) - start
+        line = _contiguous(score.line(frame, far))
+        address, *steps = self.broadcast(line[..., None, :])
+        if T + S > 2:
+            steps[-2:] = [-1, 1]
+        address += (T - 1 - self.rows.start) * line.itemsize
+        return [CODES[dtype_name(line)], address, *steps]

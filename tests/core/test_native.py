@@ -1,0 +1,328 @@
+"""The C++ engine against the formula in float64, at every dispatch level of this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import regard
+from cases import Case, arrays, cases, double
+from regard.core.engines import native
+from tolerance import assert_within, bounds, exact
+
+if native._native is None:
+    pytest.skip(f"needs the native engine: {native._missing}", allow_module_level=True)
+
+LEVELS: list[str] = native._native.levels()
+KINDS = [("numpy", d) for d in ("float16", "float32", "float64")]
+KINDS += [("torch", d) for d in ("float16", "bfloat16", "float32", "float64")]
+
+
+@contextmanager
+def at_level(level: str) -> Iterator[None]:
+    """Inside, the engine runs what was compiled for ``level``."""
+    before = native._native.level()
+    native._native.use_level(level)
+    try:
+        yield
+    finally:
+        native._native.use_level(before)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(case=cases(), kind=st.sampled_from(KINDS))
+@settings(max_examples=150)
+def test_every_level_agrees_with_the_formula(level: str, case: Case, kind: tuple[str, str]) -> None:
+    args, options = arrays(case, *kind)
+    with at_level(level):
+        found = regard.attend(*args, **options, engine="native")
+    assert_within([found], exact(case, kind[1]), bounds(case, kind[1]), case)
+
+
+@st.composite
+def large(draw: Any) -> dict[str, Any]:
+    """A call that is cut into several tiles, strips or parts."""
+    T = draw(st.sampled_from([1, 2, 13, 33, 130, 257]))
+    S = draw(st.sampled_from([1, 31, 65, 300, 520, 1500]))
+    G, R = draw(st.sampled_from([(1, 1), (2, 1), (1, 4), (2, 3)]))
+    D, E = draw(st.sampled_from([(16, 16), (64, 64), (80, 48), (128, 128), (40, 200)]))
+    masks = [
+        None,
+        regard.causal(),
+        regard.window(7),
+        regard.causal() & regard.window(100) | regard.prefix(40),
+        ~regard.window(before=20, after=20),
+        regard.lengths([S, S // 3]),
+        regard.documents(cumulative=[0, S // 4, S // 2, S]) & regard.causal(),
+        regard.where(lambda i, j: (i * 3 + j) % 5 != 0),
+        regard.keep(torch.rand(2, 1, 1, S, generator=torch.Generator().manual_seed(S)) < 0.5),
+    ]
+    return {
+        "shapes": [(2, G * R, T, D), (2, G, S, D), (2, G, S, E)],
+        "mask": draw(st.sampled_from(masks)),
+        "start": draw(st.sampled_from([None, 0, 5, [-3, S // 2]])),
+        "size": draw(st.sampled_from([0.3, 1.0, 8.0])),
+        "score": draw(st.sampled_from([None, "softcap", "sink", "bias", "alibi", "sum", "scale"])),
+        "seed": draw(st.integers(0, 2**16)),
+    }
+
+
+def call_of(drawn: dict[str, Any], dtype: torch.dtype) -> tuple[list[torch.Tensor], dict[str, Any]]:
+    g = torch.Generator().manual_seed(drawn["seed"])
+    q, k, v = (torch.randn(shape, generator=g) for shape in drawn["shapes"])
+    H, T, S = q.shape[1], q.shape[2], k.shape[2]
+    dense = torch.randn(H, T, S, generator=g)
+    options: dict[str, Any] = {
+        None: {},
+        "softcap": {"softcap": 5.0},
+        "sink": {"sink": torch.randn(H, generator=g).to(dtype)},
+        "bias": {"bias": dense.to(dtype)},
+        "alibi": {"bias": regard.alibi(H)},
+        "sum": {"bias": regard.alibi(H) + dense.to(dtype)[:, :1]},
+        "scale": {"scale": -0.2},
+    }[drawn["score"]]
+    start = None if drawn["start"] is None else np.array(drawn["start"])
+    return [(q * drawn["size"]).to(dtype), k.to(dtype), v.to(dtype)], {
+        **options, "mask": drawn["mask"], "start": start,
+    }  # fmt: skip
+
+
+EPS = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-23}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(drawn=large(), dtype=st.sampled_from(list(EPS)))
+@settings(max_examples=40)
+def test_large_calls_agree_with_the_formula(
+    level: str, drawn: dict[str, Any], dtype: torch.dtype
+) -> None:
+    args, options = call_of(drawn, dtype)
+    with at_level(level):
+        found = regard.partial if "sink" not in options else regard.attend
+        output = found(*args, **options, engine="native")
+    doubles = [a.double() for a in args]
+    wide = {n: a.double() if isinstance(a, torch.Tensor) else a for n, a in options.items()}
+    truth = regard.attend(*doubles, **wide, engine="formula")
+    lse = None if "sink" in options else output.lse
+    output = output if lse is None else output.output
+    # An error of the scores moves the weights by as much, and these mix values up to |v|.
+    scores = float(args[0].abs().max() * args[1].abs().max()) * args[0].shape[-1] ** 0.5
+    allowed = 4 * EPS[dtype] + 8 * 2.0**-23 * (1 + scores)
+    torch.testing.assert_close(
+        output.double(), truth, rtol=0, atol=allowed * float(args[2].abs().max())
+    )
+    if lse is not None:
+        options.pop("sink", None)
+        want = regard.partial(*doubles, **wide, engine="formula").lse
+        torch.testing.assert_close(lse.double(), want, rtol=0, atol=8 * 2.0**-23 * (4 + 4 * scores))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_hidden_never_matters_and_what_is_seen_always_does(
+    level: str, dtype: str, seed: int
+) -> None:
+    g = torch.Generator().manual_seed(seed)
+    kind = getattr(torch, dtype)
+    q, k, v = (torch.randn(1, 2, 60, 16, generator=g).to(kind) for _ in range(3))
+    masks = [
+        regard.causal(),
+        regard.window(before=3, after=2),
+        regard.keep(torch.rand(60, 60, generator=g) < 0.5),
+    ]
+    bad = torch.tensor([torch.nan, torch.inf, -torch.inf])[seed % 3].to(kind)
+    hurt = k if seed < 3 else v
+    for mask in masks:
+        seen = regard.weights(q, k, mask, scale=0.0).dense() > 0
+        for j in (0, 31, 59):
+            broken = hurt.clone()
+            broken[:, :, j] = bad
+            pair = (broken, v) if seed < 3 else (k, broken)
+            with at_level(level):
+                found = regard.attend(q, *pair, mask, engine="native")
+                clean = regard.attend(q, k, v, mask, engine="native")
+            truth = regard.attend(q, *pair, mask, engine="formula")
+            hidden = ~seen[..., j]
+            assert torch.equal(found[hidden], clean[hidden])
+            assert torch.equal(found.isnan(), truth.isnan())
+            assert torch.equal(found.isinf(), truth.isinf())
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_infinite_and_huge_scores_are_the_formulas(level: str, dtype: torch.dtype) -> None:
+    # The instructions that multiply bfloat16 take a denormal for 0.
+    small = 1e-30 if dtype == torch.bfloat16 else 1e-40
+    q = torch.tensor([1.0, -1.0, 0.0, small, 100.0])[None, :, None].to(dtype)
+    for key in (torch.inf, -torch.inf, torch.nan, 1e4, -1e4, 100.0):
+        k = torch.tensor([0.5, key, 1.0, 0.25])[None, :, None].to(dtype)
+        v = torch.tensor([1.0, 2.0, 3.0, 4.0])[None, :, None].to(dtype)
+        for sink in (None, 0.5):
+            with at_level(level):
+                found = regard.attend(q, k, v, sink=sink, engine="native")
+            truth = regard.attend(q, k, v, sink=sink, engine="formula")
+            torch.testing.assert_close(found, truth, rtol=1e-2, atol=1e-2, equal_nan=True)
+    one = torch.ones(1, 3, 1, dtype=dtype)
+    minus = torch.full((1, 3, 1), -torch.inf, dtype=dtype)
+    with at_level(level):
+        output, lse = regard.partial(one, minus, one, engine="native")
+    assert (output == 0).all()
+    assert torch.isneginf(lse).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dropout_is_the_formulas(level: str, dtype: str) -> None:
+    q, k, v = (torch.randn(2, 3, 70, 16, dtype=getattr(torch, dtype)) for _ in range(3))
+    for mask in (regard.causal(), regard.where(lambda i, j: (i + j) % 2 == 0)):
+        for rate in (0.2, 0.9):
+            with at_level(level):
+                found = regard.attend(q, k, v, mask, dropout=rate, generator=5, engine="native")
+            truth = regard.attend(q, k, v, mask, dropout=rate, generator=5, engine="formula")
+            torch.testing.assert_close(found, truth, rtol=1e-4, atol=1e-4)
+
+
+def test_a_mask_that_is_no_ranges_goes_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, v = (torch.randn(2, 2, 50, 8) for _ in range(3))
+    bias = regard.alibi(2) + torch.randn(2, 50, 50)
+    mask = regard.causal() & regard.where(lambda i, j: (i + j) % 3 != 0)
+    heights: list[int] = []
+
+    def odd(i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        heights.append(i.shape[-2])
+        return (i + j) % 3 != 0
+
+    whole = regard.attend(q, k, v, mask, bias=bias, dropout=0.2, generator=1, engine="formula")
+    monkeypatch.setattr(native, "MASK", 7 * 4 * 50)
+    mask = regard.causal() & regard.where(odd)
+    found = regard.attend(q, k, v, mask, bias=bias, dropout=0.2, generator=1, engine="native")
+    assert heights == [7] * 7 + [1]
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-5)
+
+
+def test_the_number_of_threads_changes_nothing_and_no_run_differs() -> None:
+    calls = []
+    for T, S, H, G, dtype in (
+        (300, 300, 4, 4, torch.float32),
+        (1, 3000, 4, 1, torch.bfloat16),
+        (64, 64, 16, 16, torch.float16),
+    ):
+        q, k, v = (torch.randn(2, h, n, 64).to(dtype) for h, n in ((H, T), (G, S), (G, S)))
+        calls.append(lambda q=q, k=k, v=v: regard.attend(q, k, v, regard.causal(), engine="native"))
+    expected = [call() for call in calls]
+    try:
+        for n in (1, 2, 3, 7):
+            regard.set_threads(n)
+            assert native._native.threads() == n
+            for call, want in zip(calls, expected, strict=True):
+                for _ in range(3):
+                    assert torch.equal(call(), want)
+    finally:
+        regard.set_threads(None)
+    assert native._native.threads() == torch.get_num_threads()
+    with pytest.raises(regard.ValueRangeError, match="n must be 1 or more"):
+        regard.set_threads(0)
+
+
+def test_several_python_threads_get_their_own_answers() -> None:
+    inputs = [torch.randn(3, 4, 100, 32) for _ in range(8)]
+    expected = [regard.attend(x, x, x, engine="native") for x in inputs]
+
+    def again(i: int) -> bool:
+        x = inputs[i % 8]
+        return torch.equal(regard.attend(x, x, x, engine="native"), expected[i % 8])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(again, range(64)))
+
+
+FORK = """
+import os, sys
+{first}
+import numpy as np, regard
+x = np.random.default_rng(0).normal(size=(8, 200, 32)).astype(np.float32)
+def run():
+    {turn}
+    return np.asarray(regard.attend(y, y, y, regard.causal(), engine="native"))
+want = run()
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(run(), want) and np.array_equal(run(), want) else 1)
+_, status = os.waitpid(child, 0)
+assert np.array_equal(run(), want)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "turn"),
+    [("", "y = x"), ("import torch", "y = torch.from_numpy(x)")],
+    ids=["own", "torch"],
+)
+def test_a_forked_child_computes_too(first: str, turn: str) -> None:
+    code = FORK.format(first=first, turn=turn)
+    env = os.environ | {"OMP_NUM_THREADS": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env,
+        timeout=120,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_environment_forces_a_level_and_names_one_that_is_not_there() -> None:
+    code = (
+        "import numpy, regard\n"
+        "from regard.core.engines import _native\n"
+        "regard.attend(*[numpy.eye(3)] * 3, engine='native')\n"
+        "print(_native.level())"
+    )
+    for level in LEVELS:
+        env = os.environ | {"REGARD_NATIVE_LEVEL": level}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == level
+    env = os.environ | {"REGARD_NATIVE_LEVEL": "mmx"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "must name a level that this machine has" in done.stderr
+    assert "'mmx'" in done.stderr
+
+
+def test_the_gradient_of_a_call_that_names_the_engine_is_right() -> None:
+    leaves = [torch.randn(2, 5, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    mask = regard.causal()
+    found = torch.autograd.grad(regard.attend(*leaves, mask, engine="native").sin().sum(), leaves)
+    truth = torch.autograd.grad(regard.attend(*leaves, mask, engine="formula").sin().sum(), leaves)
+    for got, want in zip(found, truth, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_arrays_are_taken_where_they_lie() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 40, 16)).astype(np.float32)
+    want = regard.attend(x, x, x, engine="formula")
+    views = [
+        np.moveaxis(np.moveaxis(x, 1, 2).copy(), 1, 2),
+        x[:, ::-1][:, ::-1],
+        np.broadcast_to(x[:, :1], x.shape),
+        np.stack([x, x])[1],
+    ]
+    for view in views:
+        found = regard.attend(view, view, view, engine="native")
+        truth = want if view is not views[2] else regard.attend(view, view, view, engine="formula")
+        np.testing.assert_allclose(double(found), truth, atol=1e-5)
