@@ -1,0 +1,326 @@
+"""The whole examination of one subject: called, explained, masked, and taken through the rounds.
+
+``examine`` runs in the child process and returns plain data; nobody's words are in it yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.diagnosis import positions, rounds
+from regard.diagnosis.judge import Base, Failure, Judge
+from regard.diagnosis.lines import line_of, mend_of
+from regard.diagnosis.masks import MaskAnswer, RuleAnswer, answer, rule_answer, window_faults
+from regard.diagnosis.reference import compute
+from regard.diagnosis.source import Source, source_of
+from regard.diagnosis.subject import Refused, Sizes, Subject, build, load_file
+
+
+@dataclass
+class Found:
+    """One fault or risk as plain data."""
+
+    id: str
+    risk: bool
+    key: str
+    values: dict[str, Any]
+    error_with_fault: float
+    error_of_right: float
+    line: int | None = None
+    code: str = ""
+    mend: str | None = None
+
+
+@dataclass
+class Outcome:
+    """What an examination came to, as plain data."""
+
+    verdict: str
+    name: str
+    found: list[Found] = field(default_factory=list)
+    choices: list[str] = field(default_factory=list)
+    undetermined: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    how: dict[str, Any] = field(default_factory=dict)
+    file: str = ""
+
+
+def examine(thing: Any, said: Mapping[str, Any]) -> Outcome:
+    """Examines a callable, class or instance; or ``(path, name)`` of one in a file."""
+    file = ""
+    if isinstance(thing, tuple):
+        path, name = Path(thing[0]), thing[1]
+        file = str(path)
+        try:
+            thing, source = load_file(path, name)
+        except Refused as refused:
+            return Outcome("unknown", name, undetermined=[(refused.key, dict(refused.values))], file=file)
+        except Exception as error:  # whatever somebody's file may raise
+            return Outcome("error", name, undetermined=[("check.file-raises", {"error": _short(error)})], file=file)
+    else:
+        source = source_of(thing)
+        name = getattr(thing, "__name__", type(thing).__name__)
+    found = positions.examine(thing, source, said)
+    if found is not None:
+        verdict, faults, choices, undetermined, how = found
+        outcome = Outcome(verdict, name, choices=choices, undetermined=undetermined, how=how, file=file)
+        for fault, risk, key, values, with_, right in faults:
+            _add(outcome, source, fault, risk, key, values, with_, right)
+        return outcome
+    try:
+        subject = build(thing, source, said.get("init"), Sizes())
+    except Refused as refused:
+        return Outcome("unknown", name, undetermined=[(refused.key, dict(refused.values))], file=file)
+    except Exception as error:  # whatever somebody's constructor may raise
+        return Outcome("unknown", name, undetermined=[("check.init-raises", {"name": name, "error": _short(error)})], file=file)
+    outcome = _attention(subject, said)
+    outcome.file = file
+    return outcome
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".split("\n")[0][:300]
+
+
+def _add(
+    outcome: Outcome, source: Source, fault: str, risk: bool, key: str, values: Mapping[str, Any],
+    error_with: float, error_of_right: float,
+) -> None:  # fmt: skip
+    if any(f.id == fault for f in outcome.found):
+        return
+    line = line_of(source, fault)
+    outcome.found.append(
+        Found(fault, risk, key, dict(values), float(error_with), float(error_of_right), line,
+              source.at(line), mend_of(source, fault, line))
+    )  # fmt: skip
+
+
+def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
+    judge = Judge(subject, said)
+    outcome = Outcome("right", subject.name)
+    base = judge.base(seed=0)
+    if base is None:
+        return _uncalled(judge, outcome)
+    outcome.how = _how(judge, base)
+    if base.best is None:
+        return _unexplained(judge, base, outcome)
+    _name_base(judge, base, outcome)
+    _name_masks(judge, base, outcome)
+    if any(not f.risk for f in outcome.found):
+        outcome.verdict = "wrong"
+    elif outcome.choices:
+        outcome.verdict = "different"
+    return outcome
+
+
+def _how(judge: Judge, base: Base) -> dict[str, Any]:
+    subject = judge.subject
+    case = base.setup.case
+    given = {k: v for k, v in subject.given.items() if isinstance(v, int | float | str | bool)}
+    call = []
+    for p in subject.parameters:
+        if p.name in base.setup.names.values():
+            shape = base.setup.arguments[p.name].shape
+            call.append(f"{p.name}: {'×'.join(map(str, shape))}")
+        elif p.name in base.setup.arguments or p.name in base.fixed:
+            value = {**base.setup.arguments, **base.fixed}[p.name]
+            call.append(f"{p.name}: {'×'.join(map(str, value.shape))}" if hasattr(value, "shape") else f"{p.name}={value}")
+    return {
+        "layout": base.setup.layout, "form": base.setup.form, "init": given, "call": ", ".join(call),
+        "heads": case.heads, "library": subject.library, "dtype": subject.dtype,
+    }  # fmt: skip
+
+
+_SHAPES = re.compile(r"shape|size|dimension|broadcast|mat1|mat2|matmul|einsum|operand|align|multiply|inhomogeneous|unpack", re.IGNORECASE)
+
+
+def _uncalled(judge: Judge, outcome: Outcome) -> Outcome:
+    failures = judge.failures
+    if not failures:
+        outcome.verdict = "unknown"
+        names = ", ".join(p.name for p in judge.subject.parameters)
+        outcome.undetermined.append(("check.no-call", {"names": names}))
+        return outcome
+    first: Failure = failures[0]
+    outcome.verdict = "error" if _SHAPES.search(first.text) else "unknown"
+    key = "check.shapes" if outcome.verdict == "error" else "check.call-raises"
+    line = first.line or 0
+    outcome.undetermined.append(
+        (key, {"line": line, "code": judge.subject.source.at(first.line), "shapes": first.shapes or "–", "error": first.text})
+    )
+    flat = re.findall(r"(\w[\w.]*) \((\d+),\)", first.shapes)
+    for name, size in flat:
+        root = int(round(int(size) ** 0.5))
+        if root * root == int(size) and root > 1:
+            outcome.undetermined.append(("check.flat-weights", {"name": name, "size": size, "n": root}))
+    if first.setup is not None:
+        outcome.how = {"layout": first.setup.layout, "form": first.setup.form, "call": "", "init": {}}
+    return outcome
+
+
+def _unexplained(judge: Judge, base: Base, outcome: Outcome) -> Outcome:
+    source = judge.subject.source
+    from regard.diagnosis.masks import PRODUCT_WITH_INFINITY
+
+    outcome.verdict = "unknown"
+    if np.isnan(base.observed).mean() > 0.5 and source.line(PRODUCT_WITH_INFINITY):
+        _add(outcome, source, "mask-nan", False, "check.evidence-nan", {}, 0.0, np.inf)
+    for hit in rounds.drops(judge, base):
+        _add(outcome, source, hit.fault, hit.risk, hit.key, hit.values, hit.error_with, hit.error_of_right)
+    if any(not f.risk for f in outcome.found):
+        outcome.verdict = "wrong"
+    outcome.undetermined.append(("check.no-hypothesis", {}))
+    return outcome
+
+
+def _name_base(judge: Judge, base: Base, outcome: Outcome) -> None:
+    source, best = judge.subject.source, base.best
+    assert best is not None
+    far = judge.far(base.setup, base.observed)
+    chosen = {s: v for d in best.deviations if not d.faults for s, v in d.changes}
+    right = far(compute(base.setup.case, chosen))
+    faults = window_faults(judge, best, named(judge, base))
+    for fault in faults:
+        _add(outcome, source, fault, False, "check.evidence-reproduced", {}, best.error, right)
+    found = judge.found
+    case = base.setup.case
+    weighted = any(w.q is not None for w in case.weights)
+    if weighted and case.heads > 1 and all(w.o is None for w in case.weights) and not _elsewhere(judge):
+        _add(outcome, source, "output-projection-missing", False, "check.evidence-no-output", {"heads": case.heads}, best.error, 1.0)
+    if found.shared:
+        _add(outcome, source, "projection-shared", False, "check.evidence-shared", {"heads": case.heads, "width": case.q.shape[-1] // case.heads}, best.error, 1.0)
+    hit = rounds.no_gradient(judge, base)
+    if hit is not None:
+        _add(outcome, source, hit.fault, hit.risk, hit.key, hit.values, hit.error_with, hit.error_of_right)
+    outcome.choices += [n for n in best.notes if n in _CHOICES]
+    outcome.how["rule"] = best.steps.get("rule", "none")
+
+
+_CHOICES = {"pre", "pre-residual", "post", "residual", "heads-last", "unscaled", "rescaled"}
+
+
+def named(judge: Judge, base: Base) -> tuple[str, ...]:
+    """The faults of the best explanation, where the source has decided between like ones."""
+    best = base.best
+    assert best is not None
+    source = judge.subject.source
+    candidates = {e.faults: e for e in reversed(base.explanations)}
+    faults = best.faults
+    if len(candidates) > 1:
+        seen = [f for f in candidates if all(line_of(source, x) is not None for x in f)]
+        if faults not in seen and seen:
+            faults = seen[-1]
+    out = []
+    for fault in faults:
+        if fault == "scale-no-root" and scaled_twice(source):
+            fault = "scale-twice"
+        if fault == "scale-missing" and unscaled_on_purpose(source, judge):
+            continue
+        out.append(fault)
+    return tuple(dict.fromkeys(out))
+
+
+def scaled_twice(source: Source) -> bool:
+    """Whether the source scales in two places, so that 1/D is √D twice."""
+    sites = 0
+    for _, text in source.code:
+        if re.match(r"\s*(?:def|class|import|from)\b", text):
+            continue
+        sites += len(re.findall(r"(?:/|\*)=?\s*\(?(?:\w+\.)*(?:sqrt\s*\(|scal(?:e|ing)\b)|\*\*\s*\(?\s*-?\s*\(?\s*(?:0?\.5|1\s*/\s*2)|scaled_dot_product_attention\s*\(|(?:math|np|torch)\.pow\(.*0?\.5", text))
+    defined = source.line(r"^\s*(?:self\.)?\w*scal\w*\s*=")
+    if defined is not None and sites:
+        sites -= 1 if re.search(r"sqrt|\*\*", source.at(defined)) and re.search(r"(?:/|\*)=?\s*(?:self\.)?scal", source.joined) else 0
+    return sites >= 2
+
+
+def unscaled_on_purpose(source: Source, judge: Judge) -> bool:
+    """Whether the source says that scores are not scaled by design."""
+    if source.says(
+        r"unscaled|not scaled|no scaling|without (?:any )?scal|scal\w* (?:is|are|was|were|has been|folded|absorbed|lives?)[^.]*(?:fold|absorb|baked|init|inside|into)|"
+        r"fold(?:s|ed|ing)?\b[^.]*(?:scal|sqrt|W_?q|query)|absorb|(?<!\w)T5|不缩放|折叠|并入|吸收|无缩放"
+    ):
+        return True
+    if re.search(r"T5", judge.subject.name):
+        return True
+    return source.line(
+        r"(?:weight|W_?q\w*|w_?q\w*)(?:\.data)?(?:\.mul_|\.div_|\s*\*=|\s*/=).*|(?:W_?q|w_?q|q_proj|query)\w*.*=.*(?:\*\*\s*-0?\.5|/\s*(?:np|math)\.sqrt\((?:self\.)?(?:head_dim|d_k|d_head)\))"
+    ) is not None and source.line(r"scal|sqrt|\*\*\s*\(?-") is not None
+
+
+def _elsewhere(judge: Judge) -> bool:
+    """Whether the output projection stands outside the subject, by what the file says."""
+    source = judge.subject.source
+    if source.says(
+        r"(?:no|without(?: an?| the)?|omits?|leaves? out) (?:the |an? )?(?:final |output )?(?:output )?(?:projection|W_?O|W\^O|linear)|"
+        r"output projection (?:is |lives |stands |happens |follows )?(?:applied |done |left )?(?:outside|elsewhere|later|in|by|to the|follows)|(?:caller|block|parent|outer)\b[^.]*(?:output )?project|无输出投影|不含输出|输出投影在"
+    ):
+        return True
+    name = judge.subject.name
+    return re.search(rf"\b{re.escape(name)}\(", source.others) is not None and re.search(
+        r"Linear\(|self\.(?:output|out|dense|proj|o_proj|W_?o)\b", source.others
+    ) is not None or re.search(r"class \w*SelfOutput\b", source.others) is not None
+
+
+def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
+    source = judge.subject.source
+    rule = rule_answer(judge, base)
+    given: Mapping[str, Any] | None = None
+    if rule is not None:
+        given = rule.given
+        for fault in rule.faults:
+            key = "check.evidence-causal-missing" if fault == "causal-missing" else "check.evidence-reproduced"
+            error = rule.explanation.error if rule.explanation is not None else np.inf
+            _add(outcome, source, fault, False, key, {}, error, rule.error_of_right)
+        if rule.explanation is None and not rule.faults:
+            outcome.undetermined.append(("check.rule-unexplained", {"parameter": rule.parameter}))
+    _missing_causality(judge, base, outcome, rule)
+    masked: MaskAnswer | None = None
+    meanings = {}
+    for p in judge.subject.parameters:
+        if p.role not in ("mask", "pad", "lengths"):
+            continue
+        found = answer(judge, base, p)
+        if found is None:
+            continue
+        for fault in found.faults:
+            key = {"mask-ignored": "check.evidence-ignored", "mask-inverted": "check.evidence-inverted", "mask-nan": "check.evidence-nan"}.get(fault, "check.evidence-reproduced")
+            values = {"meaning": found.meaning or "", "stated": found.stated or ""} if fault == "mask-inverted" else {}
+            error = found.explanation.error if found.explanation is not None else np.inf
+            _add(outcome, source, fault, False, key, values, error, found.error_of_right)
+        if found.explanation is None and not found.faults:
+            outcome.undetermined.append(("check.mask-unexplained", {"parameter": p.name}))
+        if found.meaning not in (None, "ignored"):
+            meanings[p.name] = found.meaning
+            masked = masked or found
+    if meanings:
+        outcome.how["mask"] = meanings
+    hits = [rounds.grows_with_scores(judge, base)]
+    hits += rounds.drops(judge, base)
+    hits.append(rounds.fewer_queries(judge, base, given))
+    usable = masked if masked is not None and not masked.faults else None
+    if usable is not None:
+        hits += [rounds.empty_row(judge, base, usable), rounds.weak_fill(judge, base, usable)]
+    if usable is not None or masked is None:
+        hits += rounds.half(judge, base, usable, given)
+    for hit in hits:
+        if hit is not None:
+            _add(outcome, source, hit.fault, hit.risk, hit.key, hit.values, hit.error_with, hit.error_of_right)
+
+
+def _missing_causality(judge: Judge, base: Base, outcome: Outcome, rule: RuleAnswer | None) -> None:
+    best = base.best
+    assert best is not None
+    if not judge.causal or rule is not None or base.setup.form == "cross":
+        return
+    if best.steps.get("rule", "none") != "none":
+        return
+    if judge.subject.role("mask", "pad") is not None and not judge.said.get("causal"):
+        return
+    far = judge.far(base.setup, base.observed)
+    right = far(compute(base.setup.case, {**best.steps, "rule": "causal"}))
+    _add(outcome, judge.subject.source, "causal-missing", False, "check.evidence-causal-missing", {}, best.error, right)

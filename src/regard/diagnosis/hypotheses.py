@@ -1,0 +1,419 @@
+"""What may be otherwise at each step, with the name of the fault that it is, and the search.
+
+A *deviation* changes one step of the reference (now and then two that belong together).  The search
+tries none, then one, two and three of them at once, and returns every combination of the lowest
+cost that reproduces what the subject gave.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from regard.diagnosis.reference import ACTIVATIONS, Array, Case, compute
+
+ROUNDING = 1e-9
+"""How far two float64 computations of one formula may part, relative to the largest number."""
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One way in which a step may be taken otherwise."""
+
+    changes: tuple[tuple[str, Any], ...]
+    faults: tuple[str, ...] = ()
+    """The faults that it is; none for a choice that is not one."""
+    cost: float = 1.0
+    common: bool = True
+    """Whether it is tried among three at once."""
+    note: str = ""
+    """The choice's own name where it is no fault."""
+
+    @property
+    def steps(self) -> frozenset[str]:
+        """The steps that it changes."""
+        return frozenset(step for step, _ in self.changes)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A combination of deviations that reproduces the subject."""
+
+    deviations: tuple[Deviation, ...]
+    error: float
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        """What the reference must be told."""
+        return {step: value for d in self.deviations for step, value in d.changes}
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The names of its faults, each once."""
+        return tuple(dict.fromkeys(f for d in self.deviations for f in d.faults))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The choices that are no faults."""
+        return tuple(d.note for d in self.deviations if d.note)
+
+    @property
+    def cost(self) -> float:
+        """What it costs to believe."""
+        return sum(d.cost for d in self.deviations)
+
+
+def _d(step: str, value: Any, *faults: str, cost: float = 1.0, common: bool = True, note: str = "") -> Deviation:
+    return Deviation(((step, value),), faults, cost, common, note)
+
+
+SCALES: dict[str, tuple[str, ...]] = {
+    "one": ("scale-missing",),
+    "model-root": ("scale-model-dim",),
+    "width": ("scale-no-root",),
+    "inverted": ("scale-inverted",),
+    "half": ("scale-precedence",),
+    "heads-root": ("scale-wrong-size",),
+    "queries-root": ("scale-wrong-size",),
+    "keys-root": ("scale-wrong-size",),
+    "batch-root": ("scale-wrong-size",),
+    "value-root": ("scale-wrong-size",),
+    "model": ("scale-model-dim", "scale-no-root"),
+    "half-model": ("scale-model-dim", "scale-precedence"),
+    "model-inverted": ("scale-model-dim", "scale-inverted"),
+    "times-width": ("scale-inverted",),
+    "heads": ("scale-wrong-size",),
+    "queries": ("scale-wrong-size",),
+    "keys": ("scale-wrong-size",),
+    "head-and-model": ("scale-twice", "scale-model-dim"),
+    "three-halves": ("scale-twice",),
+    "width-squared": ("scale-twice", "scale-no-root"),
+}
+
+
+def scales(case_sizes: dict[str, int]) -> dict[str, float]:
+    """The factor by name for sizes B, H, T, S, D, E and C."""
+    b, h, t, s, d, e, c = (case_sizes[x] for x in "BHTSDEC")
+    return {
+        "head": d**-0.5, "one": 1.0, "model-root": c**-0.5, "width": 1 / d, "inverted": d**0.5,
+        "half": 2 / d, "heads-root": h**-0.5, "queries-root": t**-0.5, "keys-root": s**-0.5,
+        "batch-root": b**-0.5, "value-root": e**-0.5, "model": 1 / c, "half-model": 2 / c,
+        "model-inverted": c**0.5, "times-width": float(d), "heads": 1 / h, "queries": 1 / t,
+        "keys": 1 / s, "head-and-model": (d * c) ** -0.5, "three-halves": d**-1.5,
+        "width-squared": d**-2.0,
+    }  # fmt: skip
+
+
+def scale_deviations(factors: dict[str, float]) -> list[Deviation]:
+    """Each scale that is not equal to one of a simpler name."""
+    found, seen = [], [factors["head"]]
+    for name, faults in SCALES.items():
+        if any(math.isclose(factors[name], other) for other in seen):
+            continue
+        seen.append(factors[name])
+        rare = name not in ("one", "model-root", "width", "inverted", "half", "queries-root", "heads-root")
+        found.append(_d("scale", name, *faults, cost=1.2 if rare else 1.0, common=not rare))
+    return found
+
+
+def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[Deviation]:
+    """What may be otherwise but for scale and masks.
+
+    ``form`` is self, three or cross; ``hints`` are the words that the source gave reason to try.
+    """
+    found = []
+    weighted = any(w.q is not None for w in case.weights)
+    axes = [("queries", "softmax-axis"), ("none", "softmax-missing"), ("single", "softmax-single"),
+            ("matrix", "softmax-heads")]  # fmt: skip
+    if case.heads > 1:
+        axes += [("heads", "softmax-heads"), ("sample", "softmax-heads"), ("flat-heads", "softmax-heads")]
+    if case.q.shape[0] > 1:
+        axes += [("batch", "softmax-axis"), ("all", "softmax-heads")]
+    found += [
+        _d("axis", axis, fault, common=axis in ("queries", "none", "heads", "batch", "matrix"))
+        for axis, fault in axes
+    ]
+    if form != "self" or weighted:
+        found.append(_d("qk", "exchanged", "query-key-swapped"))
+    if form == "three":
+        found.append(_d("qk", "inputs-swapped-alone", "query-key-swapped", common=False))
+    if form in ("cross", "three"):
+        found.append(_d("qk", "inputs-swapped", "query-key-swapped"))
+    if form != "self" or weighted:
+        found += [
+            _d("value", "key", "value-wrong-source"),
+            _d("value", "query", "value-wrong-source"),
+            _d("value", "exchanged", "value-wrong-source"),
+        ]
+        found += [
+            _d("qk", how, "key-wrong-source", cost=1.3, common=False)
+            for how in ("both-query", "both-key")
+        ]
+    if form in ("three", "cross") and weighted:
+        if form == "three":
+            found.append(_d("value", "input-key", "value-wrong-source"))
+        found.append(_d("value", "input-query", "value-wrong-source"))
+    if any(w.v is not None for w in case.weights):
+        found.append(_d("value", "unprojected", "value-wrong-source"))
+    if weighted:
+        found += [
+            _d("activation", (name, where), "projection-nonlinear",
+               common=where in ("qkv", "v") and name in ("relu", "tanh", "gelu"))
+            for name in ACTIVATIONS
+            for where in ("qkv", "v", "qk", "q", "k", "kv")
+        ]  # fmt: skip
+    if case.heads > 1 and not case.explicit:
+        found += [
+            _d("split", "flat", "split-no-transpose"),
+            _d("merge", "flat", "merge-no-transpose"),
+            Deviation((("split", "last"), ("merge", "last")), (), 0.4, False, "heads-last"),
+            _d("split", "keys-flat", "split-no-transpose", cost=1.2, common=False),
+        ]
+    if case.explicit and case.heads > 1:
+        found.append(_d("merge", "explicit-flat", "merge-no-transpose"))
+    if 1 < case.groups < case.heads:
+        found.append(_d("groups", "tiled", "kv-head-order"))
+    if any(w.o is not None for w in case.weights):
+        found.append(_d("out", "missing", "output-projection-missing"))
+    if case.q.shape[0] > 1:
+        found.append(_d("sequence", "both", "batch-as-sequence"))
+        if case.q.shape[-2] == case.k.shape[-2] and not (case.explicit and case.heads > 1):
+            found.append(_d("sequence", "batch", "batch-as-sequence"))
+    found.append(_d("around", "residual", cost=0.3, common="residual" in hints, note="residual"))
+    if case.norm is not None:
+        found += [
+            _d("around", how, cost=0.3, note=how) for how in ("pre", "pre-residual", "post")
+        ]
+    if "rotary" in hints:
+        found += [
+            _d("rotary", (pairing, "time"), cost=0.2, note=f"rotary-{pairing}")
+            for pairing in ("halves", "pairs")
+        ]
+        found += [
+            _d("rotary", (pairing, "time"), "rotary-pairing")
+            for pairing in ("mixed-halves", "mixed-pairs", "no-sign")
+        ]
+        found += [
+            _d("rotary", (pairing, axis), "rotary-axis")
+            for pairing in ("halves", "pairs")
+            for axis in ("heads", "batch")
+        ]
+    found += [
+        _d("bias", name, *(("alibi-slopes",) if "wrong" in name else ()),
+           cost=1.0 if "wrong" in name else 0.2, note="" if "wrong" in name else name)
+        for name in case.biases
+    ]  # fmt: skip
+    return found
+
+
+def dropped() -> list[Deviation]:
+    """What keep rates do to weights that are all kept."""
+    return [
+        _d("factor", factor, cost=0.3, note="rescaled")
+        for rate in (0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.9)
+        for factor in (1 / (1 - rate), 1 - rate)
+    ]
+
+
+_PLACES: tuple[tuple[Any, str], ...] = (
+    ("after", "mask-after-softmax"),
+    ("zero", "mask-multiplied"),
+    ("added", "mask-added"),
+    ("added-hidden", "mask-added"),
+    ("subtracted", "mask-added"),
+)
+_NUMBER = re.compile(r"(?<![\w.])-?\s*\d+(?:\.\d*)?(?:e[+-]?\d+)?\b", re.IGNORECASE)
+WEAK = 30.0
+"""A fill of less than this loses against ordinary scores."""
+
+
+def places(code: str) -> list[tuple[Any, str]]:
+    """Where and with what a mask may act; the constants of the code are among the fills."""
+    found = list(_PLACES)
+    constants = {float(m.replace(" ", "")) for m in _NUMBER.findall(code)}
+    for value in sorted({-abs(c) for c in constants if c}):
+        if -WEAK <= value <= -0.5:
+            found += [(("weak", value), "mask-too-weak"), (("weak-added", value), "mask-too-weak")]
+        if value <= -1e3:
+            found.append((("after", value), "mask-after-softmax"))
+    return found
+
+
+def rule_deviations(case: Case, *, window: bool, code: str = "") -> list[Deviation]:
+    """Rules of position that the subject may follow by itself, and where it applies them."""
+    rules: list[tuple[str, tuple[str, ...], float]] = [
+        ("causal", (), 0.05),
+        ("transposed", ("causal-transposed",), 1.0),
+        ("inverted", ("mask-inverted",), 1.0),
+        ("one-more", ("causal-off-by-one",), 1.0),
+        ("one-less", ("causal-off-by-one",), 1.0),
+    ]
+    if case.q.shape[-2] != case.k.shape[-2]:
+        rules.append(("top-left", ("causal-misaligned",), 1.0))
+    if window:
+        rules += [
+            ("window", (), 0.05),
+            ("window-one-more", ("window-off-by-one",), 1.0),
+            ("window-one-less", ("window-off-by-one",), 1.0),
+            ("window-both", (), 0.1),
+            ("window-both-less", (), 0.2),
+            ("window-centred", (), 0.1),
+        ]
+    found = []
+    for rule, faults, cost in rules:
+        found.append(_d("rule", rule, *faults, cost=cost, note="" if faults else f"rule-{rule}"))
+        for place, fault in places(code):
+            common = rule == "causal" and isinstance(place, str)
+            found.append(
+                Deviation(
+                    (("rule", rule), ("place", place)), (*faults, fault), cost + 1.0, common
+                )
+            )
+    return found
+
+
+def mask_deviations(code: str = "") -> list[Deviation]:
+    """What a mask that is given may mean, where it acts and on what."""
+    turns: list[tuple[str, tuple[str, ...]]] = [
+        ("keys", ()),
+        ("queries", ("mask-on-queries",)),
+        ("heads", ("mask-head-order",)),
+    ]
+    acts: list[tuple[Any, str]] = [("fill", ""), ("after-renormalised", ""), *places(code)]
+    found = []
+    for meaning, cost in (("keep", 0.0), ("drop", 0.01)):
+        for turn, turned in turns:
+            for place, fault in acts:
+                faults = (*turned, *((fault,) if fault else ()))
+                found.append(
+                    Deviation(
+                        (("meaning", meaning), ("turn", turn), ("place", place)),
+                        faults,
+                        cost + len(faults),
+                        note="after-renormalised" if place == "after-renormalised" else "",
+                    )
+                )
+    found.append(_d("meaning", "ignored", "mask-ignored", cost=0.9))
+    return found
+
+
+def distance(reference: Array, observed: Array) -> float:
+    """The largest difference relative to the largest number; rows without a reference not counted.
+
+    A row that may attend to nothing is NaN in the reference: what the subject makes of it is judged
+    by a round of its own.
+    """
+    if reference.shape != observed.shape:
+        return math.inf
+    counted = ~np.isnan(reference)
+    if counted.mean() < 0.3:
+        return math.inf
+    a, b = reference[counted], observed[counted]
+    if not np.isfinite(b).all():
+        return math.inf
+    return float(np.abs(a - b).max() / (np.abs(a).max() + 1e-300))
+
+
+Observation = tuple[Case, Any]
+"""A case, and a function from a reference output to its distance from the subject's."""
+
+
+def combinations(deviations: Sequence[Deviation], most: int) -> Iterator[tuple[Deviation, ...]]:
+    """Combinations of at most ``most`` that change different steps, by level."""
+    yield ()
+    for level in range(1, most + 1):
+        pool = [d for d in deviations if d.common] if level > 2 else list(deviations)
+        for combo in itertools.combinations(pool, level):
+            steps = [s for d in combo for s in d.steps]
+            if len(steps) == len(set(steps)):
+                yield combo
+
+
+def explain(
+    observations: Sequence[Observation],
+    deviations: Sequence[Deviation],
+    *,
+    base: Sequence[Deviation] = (),
+    readings: int = 1,
+    most: int = 3,
+    tolerance: float = ROUNDING,
+    seconds: float = 3.0,
+) -> list[Explanation]:
+    """The explanations of lowest cost, all of them, best first; empty where none fits.
+
+    The first observation sifts, the others confirm.
+    """
+    (case, far), *others = observations
+    end = time.monotonic() + seconds
+    fits: list[Explanation] = []
+    limit = math.inf
+    taken = {s for d in base for s in d.steps}
+    free = [d for d in deviations if not d.steps & taken]
+    free_choices = [d for d in free if not d.faults]
+    faulty = [d for d in free if d.faults]
+    for combo in ordered(faulty, free_choices, most):
+        cost = sum(d.cost for d in combo)
+        if cost > limit + 0.35:
+            if math.floor(cost) > math.floor(limit + 0.35):
+                break
+            continue
+        for reading in range(readings):
+            told = {s: v for d in (*base, *combo) for s, v in d.changes} | {"weights": reading}
+            error = _error(case, told, far)
+            if error > tolerance:
+                continue
+            if any(_error(c, told, f) > tolerance for c, f in others):
+                continue
+            chosen = Deviation((("weights", reading),), (), 0.0)
+            fits.append(Explanation((chosen, *base, *combo), error))
+            limit = min(limit, cost)
+            break
+        if time.monotonic() > end:
+            break
+    fits = [e for e in fits if e.cost <= limit + sum(d.cost for d in base) + 0.35]
+    return sorted(fits, key=lambda e: (e.cost, e.error))
+
+
+def ordered(
+    faulty: Sequence[Deviation], free: Sequence[Deviation], most: int
+) -> Iterator[tuple[Deviation, ...]]:
+    """Combinations of faults by their number, each with none, one and two of the free choices."""
+    for level in range(most + 1):
+        pool = faulty if level <= 2 else [d for d in faulty if d.common]
+        for faults in itertools.combinations(pool, level):
+            used = [s for d in faults for s in d.steps]
+            if len(used) != len(set(used)):
+                continue
+            yield faults
+        choices = [c for c in _free_sets(free) if c]
+        if level > 1:
+            choices = [c for c in choices if len(c) == 1 and c[0].common]
+            pool = [d for d in pool if d.common]
+        for chosen in choices:
+            taken = {s for d in chosen for s in d.steps}
+            for faults in itertools.combinations([d for d in pool if not d.steps & taken], level):
+                used = [s for d in faults for s in d.steps]
+                if len(used) == len(set(used)):
+                    yield (*chosen, *faults)
+
+
+def _free_sets(free: Sequence[Deviation]) -> Iterator[tuple[Deviation, ...]]:
+    for size in (1, 2, 3):
+        for combo in itertools.combinations(free, size):
+            used = [s for d in combo for s in d.steps]
+            if len(used) == len(set(used)):
+                yield combo
+
+
+def _error(case: Case, told: dict[str, Any], far: Any) -> float:
+    try:
+        return float(far(compute(case, told)))
+    except (ValueError, KeyError, IndexError, TypeError, FloatingPointError):
+        return math.inf

@@ -1,0 +1,339 @@
+"""What a mask that is given does: its meaning, its place, its axis; and what a rule asked for does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from regard.diagnosis.hypotheses import (
+    ROUNDING,
+    Deviation,
+    Explanation,
+    explain,
+    mask_deviations,
+    rule_deviations,
+)
+from regard.diagnosis.judge import Base, Judge
+from regard.diagnosis.prose import about_masks, mask_meaning, stated_window
+from regard.diagnosis.reference import Array
+from regard.diagnosis.source import shapes_in
+from regard.diagnosis.subject import Parameter
+
+
+@dataclass(frozen=True)
+class MaskAnswer:
+    """What one mask parameter was found to do."""
+
+    parameter: str
+    meaning: str | None
+    """keep, drop or additive; None where nothing explains it."""
+    stated: str | None
+    explanation: Explanation | None
+    faults: tuple[str, ...]
+    shape: tuple[int, ...] = ()
+    kind: str = "bool"
+    allowed: Array = None
+    given: Mapping[str, Any] | None = None
+    error_of_right: float = 0.0
+    note: str = ""
+
+
+def pattern(rng: np.random.Generator, shape: Sequence[int]) -> Array:
+    """Random booleans with a True and a False in each row, and no two equal rows side by side."""
+    while True:
+        a = rng.random(shape) < 0.6
+        if a.any(-1).all() and (~a).any(-1).all():
+            flat = a.reshape(-1, a.shape[-1])
+            if len(flat) < 2 or len({tuple(r) for r in flat}) > 1:
+                return a
+
+
+def _shapes(judge: Judge, base: Base, p: Parameter) -> Iterator[tuple[int, ...]]:
+    """Canonical shapes (B, 1, T, S) paired with what the subject is given, the likeliest first."""
+    t, s, b, h = base.setup.case.q.shape[-2], base.setup.case.k.shape[-2], base.setup.batch, base.setup.case.heads
+    letters = {"B": b, "T": t, "S": s, "H": h, "1": 1}
+    prose = about_masks(judge.subject.source, p.name)
+    for word in re.findall(r"[\(\[]\s*([\w\s,]+?)\s*,?\s*[\)\]]", prose):
+        parts = [w.strip() for w in word.split(",")]
+        if not 2 <= len(parts) <= 4:
+            continue
+        named = _mask_letters(parts)
+        if named is not None:
+            yield tuple(letters[n] for n in named)
+    if p.role == "pad":
+        yield from ((b, s), (b, 1, 1, s), (b, 1, s), (s,), (b, t, s), (b, 1, t, s), (t, s))
+    elif base.setup.layout in ("TD", "TC"):
+        yield from ((t, s), (s,), (1, t, s), (1, s), (1, 1, t, s))
+    else:
+        yield from ((b, t, s), (b, 1, t, s), (t, s), (b, 1, 1, s), (b, s), (1, t, s), (1, 1, t, s),
+                    (b, h, t, s), (b, 1, s), (b * h, t, s), (s,))  # fmt: skip
+
+
+def _mask_letters(parts: list[str]) -> str | None:
+    found = ""
+    seen_time = False
+    for part in parts:
+        if part == "1":
+            found += "1"
+            continue
+        shape = shapes_in(f"({part}, d_model)")
+        letter = shape[0][0] if shape else None
+        if letter == "T":
+            found += "S" if seen_time else "T"
+            seen_time = True
+        elif letter in ("B", "H"):
+            found += letter
+        else:
+            return None
+    if found.count("T") == 1 and "S" not in found:
+        found = found.replace("T", "S")
+    if not seen_time or found in ("S",):
+        return None
+    return found
+
+
+def canonical(given: Array, t: int, s: int, batch: int) -> Array | None:
+    """A given mask as (B or 1, H or 1, T or 1, S); None for a shape that is none of the usual."""
+    n = given.ndim
+    if n == 1:
+        return given[None, None, None]
+    if n == 2:
+        return given[None, None] if given.shape[0] == t and given.shape[0] != batch else given[:, None, None]
+    if n == 3:
+        return given[:, None] if given.shape[0] in (1, batch) else None
+    return given
+
+
+def answer(judge: Judge, base: Base, p: Parameter) -> MaskAnswer | None:
+    """What parameter ``p`` does; None where no mask could be given at all."""
+    stated = judge.said.get("mask") or _stated(judge, p)
+    rng = np.random.default_rng(7)
+    unexplained: MaskAnswer | None = None
+    ignored: MaskAnswer | None = None
+    seen: set[tuple[int, ...]] = set()
+    count = 0
+    for shape in _candidate_shapes(judge, base, p):
+        if shape in seen or count >= 6:
+            continue
+        seen.add(shape)
+        for kind in _kinds(judge, p, stated):
+            tried = _one(judge, base, p, shape, kind, rng, stated)
+            if tried is None:
+                continue
+            count += 1
+            if tried.explanation is None:
+                unexplained = unexplained or tried
+                if tried.note:
+                    return tried
+                continue
+            if tried.explanation.steps.get("meaning") == "ignored":
+                ignored = ignored or tried
+                break
+            return tried
+    return ignored or unexplained
+
+
+def _candidate_shapes(judge: Judge, base: Base, p: Parameter) -> Iterator[tuple[int, ...]]:
+    if p.role == "lengths":
+        yield (base.setup.batch,)
+        return
+    yield from _shapes(judge, base, p)
+
+
+def _stated(judge: Judge, p: Parameter) -> str | None:
+    if p.role == "lengths":
+        return "keep"
+    prose = about_masks(judge.subject.source, p.name)
+    found = mask_meaning(prose)
+    if found is not None:
+        return found
+    if re.search(r"keep|valid|allow|visible", p.name, re.IGNORECASE):
+        return "keep"
+    return None
+
+
+def _kinds(judge: Judge, p: Parameter, stated: str | None) -> tuple[str, ...]:
+    if p.role == "lengths":
+        return ("lengths",)
+    if stated == "additive":
+        return ("additive", "bool", "number")
+    if re.search(rf"1(?:\.0?)?\s*-\s*{re.escape(p.name)}\b", judge.subject.source.joined):
+        return ("number", "bool", "additive")
+    return ("bool", "number", "integer", "additive")
+
+
+def _one(
+    judge: Judge, base: Base, p: Parameter, shape: tuple[int, ...], kind: str,
+    rng: np.random.Generator, stated: str | None,
+) -> MaskAnswer | None:  # fmt: skip
+    case = base.setup.case
+    t, s, b = case.q.shape[-2], case.k.shape[-2], base.setup.batch
+    ones: Any
+    if kind == "lengths":
+        given: Any = np.array([s - 3, s - 1][:b])
+        ones = (np.arange(s) < given[:, None])[:, None, None]
+    else:
+        given = pattern(rng, shape)
+        ones = canonical(given, t, s, b)
+        if ones is None:
+            if len(shape) == 3:
+                given = np.repeat(pattern(rng, (b, *shape[1:])), case.heads, 0)
+                ones = given[:: case.heads][:, None]
+            else:
+                return None
+        if kind == "number":
+            given = given.astype(np.float64)
+        elif kind == "integer":
+            given = given.astype(np.int64)
+        elif kind == "additive":
+            given = np.where(given, 0.0, -1e9)
+    called = judge.call(base.setup, {**base.fixed, p.name: given})
+    if called is None:
+        return None
+    output, _ = called
+    if output.shape != base.observed.shape:
+        return None
+    masked = replace(case, allowed=ones)
+    assert base.best is not None
+    fixed = tuple(d for d in base.best.deviations)
+    pad = ones.shape[-2] == 1 and t > 1
+    if not np.isfinite(output).all():
+        return _not_finite(judge, p, output, stated, kind, given)
+    deviations = [d for d in mask_deviations(judge.subject.source.joined) if _makes_sense(d, pad, masked.heads, b)]
+    rules = {s for d in fixed for s, _ in d.changes}
+    if "place" in rules:  # the subject's own rule acts in the same place
+        deviations = [_without_place(d) for d in deviations]
+    fits = explain(
+        [(masked, judge.far(base.setup, output))], deviations, base=fixed,
+        tolerance=max(base.tolerance, ROUNDING), most=1, readings=1,
+    )  # fmt: skip
+    fits = [f for f in fits if f.steps.get("meaning") is not None]
+    if not fits:
+        return MaskAnswer(p.name, None, stated, None, (), shape, kind, ones, {p.name: given})
+    best = fits[0]
+    meaning = best.steps["meaning"]
+    if kind == "additive" and meaning == "keep":
+        meaning = "additive"
+    faults = tuple(f for d in best.deviations if d not in fixed for f in d.faults)
+    if stated in ("keep", "drop") and meaning in ("keep", "drop") and meaning != stated:
+        if "mask-added" not in faults:
+            faults = ("mask-inverted", *faults)
+    if "mask-added" in faults and stated is None and kind != "additive":
+        as_bias = _one(judge, base, p, shape, "additive", rng, "additive")
+        if as_bias is not None and as_bias.explanation is not None and not as_bias.faults:
+            return replace(as_bias, meaning="additive", stated=None)
+    right = judge.far(base.setup, output)(_right(masked, best, stated))
+    return MaskAnswer(p.name, meaning, stated, best, faults, shape, kind, ones, {p.name: given}, right)
+
+
+def _right(masked: Any, best: Explanation, stated: str | None) -> Array:
+    from regard.diagnosis.reference import compute
+
+    steps = {k: v for k, v in best.steps.items() if k not in ("place", "turn", "meaning")}
+    return compute(masked, {**steps, "meaning": "drop" if stated == "drop" else "keep"})
+
+
+def _makes_sense(d: Deviation, pad: bool, heads: int, batch: int) -> bool:
+    turn = dict(d.changes).get("turn")
+    if turn == "queries":
+        return pad
+    if turn == "heads":
+        return heads > 1 and batch > 1
+    return True
+
+
+def _without_place(d: Deviation) -> Deviation:
+    kept = tuple((s, v) for s, v in d.changes if s != "place")
+    faults = tuple(f for f in d.faults if f in ("mask-on-queries", "mask-head-order", "mask-ignored"))
+    return replace(d, changes=kept, faults=faults)
+
+
+PRODUCT_WITH_INFINITY = (
+    r"\*\s*-?\s*\(?\s*-?\s*(?:float\(\s*['\"]-?\s*inf(?:inity)?['\"]\s*\)|np\.inf|math\.inf|torch\.inf|numpy\.inf|"
+    r"np\.(?:Inf|PINF|NINF)|-?inf\b|NEG_INF|neg_inf|MINUS_INF|INF\b)"
+    r"|(?:float\(\s*['\"]-?inf(?:inity)?['\"]\s*\)|(?:np|math|torch)\.inf|NEG_INF|neg_inf)\s*\)?\s*\*(?!\*)"
+)
+
+
+def _not_finite(
+    judge: Judge, p: Parameter, output: Array, stated: str | None, kind: str, given: Array
+) -> MaskAnswer:
+    source = judge.subject.source
+    faults: tuple[str, ...] = ()
+    if np.isnan(output).mean() > 0.5 and source.line(PRODUCT_WITH_INFINITY):
+        faults = ("mask-nan",)
+    elif filled_after_softmax(judge):
+        faults = ("mask-after-softmax",)
+    return MaskAnswer(p.name, None, stated, None, faults, given.shape, kind, None, {p.name: given}, np.inf, "not-finite")
+
+
+def filled_after_softmax(judge: Judge) -> bool:
+    """Whether the source fills with −∞ below the line of its softmax, and not above it."""
+    source = judge.subject.source
+    soft = source.line(r"softmax\s*\(|np\.exp|torch\.exp|\.exp\(\)")
+    fills = [n for n, text in source.code if re.search(r"masked_fill|where\(|inf", text)]
+    return soft is not None and bool(fills) and min(fills) >= soft
+
+
+@dataclass(frozen=True)
+class RuleAnswer:
+    """What asking for causality, or for a window, did."""
+
+    parameter: str
+    explanation: Explanation | None
+    faults: tuple[str, ...]
+    error_of_right: float
+    given: Mapping[str, Any]
+
+
+def rule_answer(judge: Judge, base: Base) -> RuleAnswer | None:
+    """What the parameters ``causal`` and ``window`` do when they are given."""
+    causal, window = judge.subject.role("causal"), judge.subject.role("window")
+    if causal is None and window is None:
+        return None
+    given: dict[str, Any] = {}
+    if causal is not None:
+        given[causal.name] = True
+    if window is not None:
+        given[window.name] = judge.window()
+    called = judge.call(base.setup, {**base.fixed, **given})
+    if called is None or base.best is None:
+        return None
+    output, _ = called
+    if output.shape != base.observed.shape:
+        return None
+    fixed = tuple(d for d in base.best.deviations if "rule" not in d.steps)
+    case = base.setup.case
+    if not np.isfinite(output).all() and np.isnan(output).mean() > 0.5:
+        faults: tuple[str, ...] = ()
+        if judge.subject.source.line(PRODUCT_WITH_INFINITY):
+            faults = ("mask-nan",)
+        elif filled_after_softmax(judge):
+            faults = ("mask-after-softmax",)
+        return RuleAnswer("causal", None, faults, np.inf, given)
+    fits = explain(
+        [(case, judge.far(base.setup, output))],
+        rule_deviations(case, window=window is not None, code=judge.subject.source.joined),
+        base=fixed, tolerance=base.tolerance, most=1,
+    )  # fmt: skip
+    if not fits:
+        return RuleAnswer("causal", None, (), np.inf, given)
+    best = fits[0]
+    faults = tuple(f for d in best.deviations if d not in fixed for f in d.faults)
+    if best.steps.get("rule", "none") == "none":
+        faults = ("causal-missing",) if causal is not None else ()
+    faults = window_faults(judge, best, faults)
+    return RuleAnswer("causal" if causal is not None else "window", best, faults, 1.0, given)
+
+
+def window_faults(judge: Judge, best: Explanation, faults: tuple[str, ...]) -> tuple[str, ...]:
+    """The same faults, where the prose may count the window without the query's own key."""
+    rule = best.steps.get("rule")
+    if rule in ("window", "window-one-more") and stated_window(judge.subject.source) == "before":
+        rest = tuple(f for f in faults if f != "window-off-by-one")
+        return rest if rule == "window-one-more" else (*rest, "window-off-by-one")
+    return faults
