@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.diagnosis import positions, rounds
+from regard.diagnosis import encodings, rounds
 from regard.diagnosis.judge import Base, Failure, Judge
 from regard.diagnosis.lines import line_of, mend_of
 from regard.diagnosis.masks import MaskAnswer, RuleAnswer, answer, rule_answer, window_faults
@@ -65,11 +65,13 @@ def examine(thing: Any, said: Mapping[str, Any]) -> Outcome:
     else:
         source = source_of(thing)
         name = getattr(thing, "__name__", type(thing).__name__)
-    found = positions.examine(thing, source, said)
-    if found is not None:
-        verdict, faults, choices, undetermined, how = found
-        outcome = Outcome(verdict, name, choices=choices, undetermined=undetermined, how=how, file=file)
-        for fault, risk, key, values, with_, right in faults:
+    encoding = encodings.examine(thing, source, said, name)
+    if encoding is not None:
+        outcome = Outcome(
+            encoding.verdict, name, choices=encoding.choices, undetermined=encoding.undetermined,
+            how=encoding.how, file=file,
+        )  # fmt: skip
+        for fault, risk, key, values, with_, right in encoding.faults:
             _add(outcome, source, fault, risk, key, values, with_, right)
         return outcome
     try:

@@ -37,6 +37,8 @@ def _clauses(text: str) -> list[str]:
 
 def mask_meaning(text: str) -> str | None:
     """keep, drop or additive, as the prose about a mask says; None where it is silent or torn."""
+    if re.search(_ADDITIVE, text, re.IGNORECASE):
+        return "additive"
     votes = {"keep": 0, "drop": 0}
     lines = [line for line in re.split(r"\n\s*\n|(?<=[.。])\s", text) if line.strip()]
     for line in lines:
@@ -65,10 +67,6 @@ def mask_meaning(text: str) -> str | None:
                     votes[action] += 1
     if votes["keep"] != votes["drop"]:
         return max(votes, key=lambda k: votes[k])
-    if votes["keep"]:
-        return None
-    if re.search(_ADDITIVE, text, re.IGNORECASE):
-        return "additive"
     return None
 
 
