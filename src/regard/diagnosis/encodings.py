@@ -42,15 +42,16 @@ _ATTENTION = re.compile(r"attention|attn|mha|block|layer$|transformer|encoder$|d
 def kind_of(name: str, thing: Any, source: Source) -> str | None:
     """rotary, alibi or table for a positional encoding by its name; None for another subject."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    if _ATTENTION.search(words):
+    table = re.search(
+        r"posit|sinusoid|(?:^|_)pe(?:$|_)|pos_?(?:enc|emb)|(?:^|_)pos(?:$|_)|timing_signal|sin_?cos|位置", words
+    )
+    if re.search(r"attention|attn", words) or (_ATTENTION.search(words) and not table):
         return None
     if re.search(r"alibi|slope", words):
         return "alibi"
     if re.search(r"rotary|rope|rotate|rotation|freqs|rot_emb", words):
         return "rotary"
-    if re.search(r"posit|sinusoid|(?:^|_)pe(?:$|_)|pos_?(?:enc|emb)|(?:^|_)pos(?:$|_)|timing_signal|sin_?cos|位置", words):
-        return "table"
-    return None
+    return "table" if table else None
 
 
 def examine(thing: Any, source: Source, said: Mapping[str, Any], name: str) -> Answer | None:
@@ -108,7 +109,7 @@ def _number_arguments(subject: Subject, length: int, width: int) -> dict[str, An
         word, role = plain(p.name), size_role(p.name)
         if re.fullmatch(r"(?:positions?|pos|idx|indices|timesteps?|t|steps?)", word) and word not in ("t",):
             found[p.name] = np.arange(length).astype(float)
-        elif role in ("model_dim", "head_dim") or word in ("d", "dim", "depth", "dmodel", "embdim"):
+        elif role in ("model_dim", "head_dim") or re.match(r"d(?!ata)|.*(?:dim|hid|emb|width|channels|size)", word):
             found[p.name] = width
         elif role in ("length", "exact_length") or re.search(r"len|pos|seq|n|t|max|end|size|steps", word):
             found[p.name] = length
@@ -221,7 +222,7 @@ def _added(
 
 
 def _takes_ids(subject: Subject, source: Source) -> bool:
-    return source.line(r"\.long\(\)|token_emb|tok_emb|word_emb") is not None and subject.library == "torch"
+    return source.line(r"token_emb|tok_emb|word_emb|self\.tokens?\(") is not None and subject.library == "torch"
 
 
 def _width_runner(thing: Any, source: Source, said: Mapping[str, Any], name: str) -> Callable[[], Any]:

@@ -102,6 +102,10 @@ def _add(
     )  # fmt: skip
 
 
+def _hit(outcome: Outcome, source: Source, hit: rounds.Hit) -> None:
+    _add(outcome, source, hit.fault, hit.risk, hit.key, hit.values, hit.error_with, hit.error_of_right)
+
+
 def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
     judge = Judge(subject, said)
     outcome = Outcome("right", subject.name)
@@ -173,7 +177,7 @@ def _unexplained(judge: Judge, base: Base, outcome: Outcome) -> Outcome:
     if np.isnan(base.observed).mean() > 0.5 and source.line(PRODUCT_WITH_INFINITY):
         _add(outcome, source, "mask-nan", False, "check.evidence-nan", {}, 0.0, np.inf)
     for hit in rounds.drops(judge, base):
-        _add(outcome, source, hit.fault, hit.risk, hit.key, hit.values, hit.error_with, hit.error_of_right)
+        _hit(outcome, source, hit)
     if any(not f.risk for f in outcome.found):
         outcome.verdict = "wrong"
     outcome.undetermined.append(("check.no-hypothesis", {}))
@@ -196,10 +200,12 @@ def _name_base(judge: Judge, base: Base, outcome: Outcome) -> None:
         _add(outcome, source, "output-projection-missing", False, "check.evidence-no-output", {"heads": case.heads}, best.error, 1.0)
     if found.shared:
         _add(outcome, source, "projection-shared", False, "check.evidence-shared", {"heads": case.heads, "width": case.q.shape[-1] // case.heads}, best.error, 1.0)
+    if "rotary" in judge.hints and best.steps.get("rotary") is None and _rotates(judge):
+        _add(outcome, source, "rotary-axis", False, "check.evidence-no-rotation", {}, best.error, 1.0)
     hit = rounds.no_gradient(judge, base)
     if hit is not None:
-        _add(outcome, source, hit.fault, hit.risk, hit.key, hit.values, hit.error_with, hit.error_of_right)
-    outcome.choices += [n for n in best.notes if n in _CHOICES]
+        _hit(outcome, source, hit)
+    outcome.choices += [n for n in best.notes if n in _CHOICES and not (n == "rescaled" and judge.random)]
     outcome.how["rule"] = best.steps.get("rule", "none")
 
 
@@ -268,6 +274,16 @@ def _elsewhere(judge: Judge) -> bool:
     ) is not None or re.search(r"class \w*SelfOutput\b", source.others) is not None
 
 
+def _rotates(judge: Judge) -> bool:
+    """Whether the code itself rotates by sines and cosines, with no table passed in."""
+    if judge.subject.role("freqs", "position") is not None:
+        return False
+    code = judge.subject.source.joined
+    return re.search(r"rot|rope", code, re.IGNORECASE) is not None and (
+        re.search(r"\bcos\b", code) is not None and re.search(r"\bsin\b", code) is not None
+    )
+
+
 def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
     source = judge.subject.source
     rule = rule_answer(judge, base)
@@ -288,6 +304,9 @@ def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
             continue
         found = answer(judge, base, p)
         if found is None:
+            refused = rounds.half_refused(judge)
+            if refused is not None:
+                _hit(outcome, source, refused)
             continue
         for fault in found.faults:
             key = {"mask-ignored": "check.evidence-ignored", "mask-inverted": "check.evidence-inverted", "mask-nan": "check.evidence-nan"}.get(fault, "check.evidence-reproduced")
@@ -304,6 +323,7 @@ def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
     hits = [rounds.grows_with_scores(judge, base)]
     hits += rounds.drops(judge, base)
     hits.append(rounds.fewer_queries(judge, base, given))
+    hits += rounds.cached(judge, base)
     usable = masked if masked is not None and not masked.faults else None
     if usable is not None:
         hits += [rounds.empty_row(judge, base, usable), rounds.weak_fill(judge, base, usable)]
@@ -311,7 +331,7 @@ def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
         hits += rounds.half(judge, base, usable, given)
     for hit in hits:
         if hit is not None:
-            _add(outcome, source, hit.fault, hit.risk, hit.key, hit.values, hit.error_with, hit.error_of_right)
+            _hit(outcome, source, hit)
 
 
 def _missing_causality(judge: Judge, base: Base, outcome: Outcome, rule: RuleAnswer | None) -> None:

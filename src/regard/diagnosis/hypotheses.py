@@ -31,8 +31,8 @@ class Deviation:
     faults: tuple[str, ...] = ()
     """The faults that it is; none for a choice that is not one."""
     cost: float = 1.0
-    common: bool = True
-    """Whether it is tried among three at once."""
+    tier: int = 3
+    """Among how many at once it is tried at most."""
     note: str = ""
     """The choice's own name where it is no fault."""
 
@@ -70,8 +70,8 @@ class Explanation:
         return sum(d.cost for d in self.deviations)
 
 
-def _d(step: str, value: Any, *faults: str, cost: float = 1.0, common: bool = True, note: str = "") -> Deviation:
-    return Deviation(((step, value),), faults, cost, common, note)
+def _d(step: str, value: Any, *faults: str, cost: float = 1.0, tier: int = 3, note: str = "") -> Deviation:
+    return Deviation(((step, value),), faults, cost, tier, note)
 
 
 SCALES: dict[str, tuple[str, ...]] = {
@@ -119,7 +119,7 @@ def scale_deviations(factors: dict[str, float]) -> list[Deviation]:
             continue
         seen.append(factors[name])
         rare = name not in ("one", "model-root", "width", "inverted", "half", "queries-root", "heads-root")
-        found.append(_d("scale", name, *faults, cost=1.2 if rare else 1.0, common=not rare))
+        found.append(_d("scale", name, *faults, cost=1.2 if rare else 1.0, tier=2 if rare else 3))
     return found
 
 
@@ -137,13 +137,13 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
     if case.q.shape[0] > 1:
         axes += [("batch", "softmax-axis"), ("all", "softmax-heads")]
     found += [
-        _d("axis", axis, fault, common=axis in ("queries", "none", "heads", "batch", "matrix"))
+        _d("axis", axis, fault, tier=3 if axis in ("queries", "none", "heads", "batch", "matrix") else 2)
         for axis, fault in axes
     ]
     if form != "self" or weighted:
         found.append(_d("qk", "exchanged", "query-key-swapped"))
     if form == "three":
-        found.append(_d("qk", "inputs-swapped-alone", "query-key-swapped", common=False))
+        found.append(_d("qk", "inputs-swapped-alone", "query-key-swapped", tier=2))
     if form in ("cross", "three"):
         found.append(_d("qk", "inputs-swapped", "query-key-swapped"))
     if form != "self" or weighted:
@@ -153,7 +153,7 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
             _d("value", "exchanged", "value-wrong-source"),
         ]
         found += [
-            _d("qk", how, "key-wrong-source", cost=1.3, common=False)
+            _d("qk", how, "key-wrong-source", cost=1.3, tier=2)
             for how in ("both-query", "both-key")
         ]
     if form in ("three", "cross") and weighted:
@@ -162,10 +162,10 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
         found.append(_d("value", "input-query", "value-wrong-source"))
     if any(w.v is not None for w in case.weights):
         found.append(_d("value", "unprojected", "value-wrong-source"))
-    if weighted:
+    if weighted and "activation" in hints:
         found += [
             _d("activation", (name, where), "projection-nonlinear",
-               common=where in ("qkv", "v") and name in ("relu", "tanh", "gelu"))
+               tier=3 if where == "qkv" and name in ("relu", "tanh", "gelu") else 2)
             for name in ACTIVATIONS
             for where in ("qkv", "v", "qk", "q", "k", "kv")
         ]  # fmt: skip
@@ -173,8 +173,8 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
         found += [
             _d("split", "flat", "split-no-transpose"),
             _d("merge", "flat", "merge-no-transpose"),
-            Deviation((("split", "last"), ("merge", "last")), (), 0.4, False, "heads-last"),
-            _d("split", "keys-flat", "split-no-transpose", cost=1.2, common=False),
+            Deviation((("split", "last"), ("merge", "last")), (), 0.4, 1, "heads-last"),
+            _d("split", "keys-flat", "split-no-transpose", cost=1.2, tier=2),
         ]
     if case.explicit and case.heads > 1:
         found.append(_d("merge", "explicit-flat", "merge-no-transpose"))
@@ -186,7 +186,7 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
         found.append(_d("sequence", "both", "batch-as-sequence"))
         if case.q.shape[-2] == case.k.shape[-2] and not (case.explicit and case.heads > 1):
             found.append(_d("sequence", "batch", "batch-as-sequence"))
-    found.append(_d("around", "residual", cost=0.3, common="residual" in hints, note="residual"))
+    found.append(_d("around", "residual", cost=0.3, tier=1, note="residual"))
     if case.norm is not None:
         found += [
             _d("around", how, cost=0.3, note=how) for how in ("pre", "pre-residual", "post")
@@ -270,10 +270,10 @@ def rule_deviations(case: Case, *, window: bool, code: str = "") -> list[Deviati
     for rule, faults, cost in rules:
         found.append(_d("rule", rule, *faults, cost=cost, note="" if faults else f"rule-{rule}"))
         for place, fault in places(code):
-            common = rule == "causal" and isinstance(place, str)
+            tier = 3 if rule == "causal" and isinstance(place, str) else 2
             found.append(
                 Deviation(
-                    (("rule", rule), ("place", place)), (*faults, fault), cost + 1.0, common
+                    (("rule", rule), ("place", place)), (*faults, fault), cost + 1.0, tier
                 )
             )
     return found
@@ -325,17 +325,6 @@ Observation = tuple[Case, Any]
 """A case, and a function from a reference output to its distance from the subject's."""
 
 
-def combinations(deviations: Sequence[Deviation], most: int) -> Iterator[tuple[Deviation, ...]]:
-    """Combinations of at most ``most`` that change different steps, by level."""
-    yield ()
-    for level in range(1, most + 1):
-        pool = [d for d in deviations if d.common] if level > 2 else list(deviations)
-        for combo in itertools.combinations(pool, level):
-            steps = [s for d in combo for s in d.steps]
-            if len(steps) == len(set(steps)):
-                yield combo
-
-
 def explain(
     observations: Sequence[Observation],
     deviations: Sequence[Deviation],
@@ -356,6 +345,7 @@ def explain(
     limit = math.inf
     taken = {s for d in base for s in d.steps}
     free = [d for d in deviations if not d.steps & taken]
+    memo: dict[Any, Any] = {}
     free_choices = [d for d in free if not d.faults]
     faulty = [d for d in free if d.faults]
     for combo in ordered(faulty, free_choices, most):
@@ -365,14 +355,15 @@ def explain(
                 break
             continue
         for reading in range(readings):
-            told = {s: v for d in (*base, *combo) for s, v in d.changes} | {"weights": reading}
-            error = _error(case, told, far)
+            told = {s: v for d in (*base, *combo) for s, v in d.changes}
+            told.setdefault("weights", reading)
+            error = _error(case, told, far, memo)
             if error > tolerance:
                 continue
             if any(_error(c, told, f) > tolerance for c, f in others):
                 continue
-            chosen = Deviation((("weights", reading),), (), 0.0)
-            fits.append(Explanation((chosen, *base, *combo), error))
+            first = () if "weights" in taken else (Deviation((("weights", reading),), (), 0.0),)
+            fits.append(Explanation((*first, *base, *combo), error))
             limit = min(limit, cost)
             break
         if time.monotonic() > end:
@@ -386,7 +377,7 @@ def ordered(
 ) -> Iterator[tuple[Deviation, ...]]:
     """Combinations of faults by their number, each with none, one and two of the free choices."""
     for level in range(most + 1):
-        pool = faulty if level <= 2 else [d for d in faulty if d.common]
+        pool = [d for d in faulty if d.tier >= level]
         for faults in itertools.combinations(pool, level):
             used = [s for d in faults for s in d.steps]
             if len(used) != len(set(used)):
@@ -394,8 +385,7 @@ def ordered(
             yield faults
         choices = [c for c in _free_sets(free) if c]
         if level > 1:
-            choices = [c for c in choices if len(c) == 1 and c[0].common]
-            pool = [d for d in pool if d.common]
+            choices = [c for c in choices if all(d.tier >= level for d in c)]
         for chosen in choices:
             taken = {s for d in chosen for s in d.steps}
             for faults in itertools.combinations([d for d in pool if not d.steps & taken], level):
@@ -412,8 +402,8 @@ def _free_sets(free: Sequence[Deviation]) -> Iterator[tuple[Deviation, ...]]:
                 yield combo
 
 
-def _error(case: Case, told: dict[str, Any], far: Any) -> float:
+def _error(case: Case, told: dict[str, Any], far: Any, memo: dict[Any, Any] | None = None) -> float:
     try:
-        return float(far(compute(case, told)))
+        return float(far(compute(case, told, memo)))
     except (ValueError, KeyError, IndexError, TypeError, FloatingPointError):
         return math.inf

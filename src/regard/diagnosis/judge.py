@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,10 @@ from regard.diagnosis.weights import Found, entries_of
 from regard.diagnosis.weights import read as read_weights
 
 _DRAWS = re.compile(r"randn|\.rand\(|\.normal\(|\.uniform\(|standard_normal|random\.random|nn\.Linear\(")
+SECONDS = 5.0
+"""How long all searches of one examination may take together."""
+HALF = 1e-2
+"""The same as ``ROUNDING`` for subjects whose output is float16; only the right formula is tried."""
 SINGLE = 2e-5
 """The same as ``ROUNDING`` for subjects that compute in float32 whatever they are given."""
 
@@ -94,10 +99,14 @@ class Judge:
             hints.add("rotary")
         if any(w in low for w in ("alibi", "slope")):
             hints.add("alibi")
+        if not subject.source.text or re.search(
+            r"relu|gelu|tanh|sigmoid|silu|elu\b|softplus|swish|maximum|activation|\bact\b", low
+        ):
+            hints.add("activation")
         self.hints = frozenset(hints)
+        self.deadline = time.monotonic() + SECONDS
         self.random = 0.0
         """How far two equal calls differ in evaluation."""
-        self.rescaled = 1.0
         self._settled = False
         self.causal = bool(said.get("causal")) or means_causal(subject.source, subject.name)
 
@@ -193,6 +202,8 @@ class Judge:
                 layout = setup.layout
                 base = self.explained(setup, output, result, fixed)
                 first = first or base
+                if base.best is None and time.monotonic() < self.deadline:
+                    continue
                 if base.best is not None and (best is None or base.best.cost < best.best.cost - 0.3):  # type: ignore[union-attr]
                     best = base
                 if base.best is not None:
@@ -277,14 +288,18 @@ class Judge:
         tolerance = ROUNDING if output.dtype == np.float64 else SINGLE
         observation: Observation = (setup.case, self.far(setup, output))
         fits = explain(
-            [observation], self.deviations(setup), readings=len(setup.case.weights), tolerance=tolerance
-        )
+            [observation], self.deviations(setup), readings=len(setup.case.weights),
+            tolerance=tolerance, seconds=min(3.0, max(0.3, self.deadline - time.monotonic())),
+        )  # fmt: skip
         if not fits and tolerance == ROUNDING:
             fits = explain(
                 [observation], self.deviations(setup), readings=len(setup.case.weights),
                 tolerance=SINGLE, most=1,
             )  # fmt: skip
             tolerance = SINGLE if fits else tolerance
+        if not fits and output.dtype == np.float16:
+            tolerance = HALF
+            fits = explain([observation], [], readings=len(setup.case.weights), tolerance=HALF, most=0)
         return Base(setup, fits, output, result, tolerance, fixed)
 
 

@@ -82,6 +82,8 @@ class Case:
     allowed: Array = None
     window: int | None = None
     start: int | None = None
+    places: tuple[Array, Array] | None = None
+    """The positions that rotary gives to queries and keys, where they are not in step."""
     norm: Norm | None = None
     scales: Mapping[str, float] = field(default_factory=dict)
     biases: Mapping[str, Array] = field(default_factory=dict)
@@ -204,7 +206,21 @@ def _act(steps: Steps, which: str, x: Array) -> Array:
     return ACTIVATIONS[name](x) if which in where else x
 
 
-def projected(case: Case, steps: Steps) -> tuple[Array, Array, Array]:
+_PROJECTING = ("weights", "sequence", "qk", "value", "activation", "split", "groups", "rotary", "around")
+
+
+def projected(case: Case, steps: Steps, memo: dict[Any, Any] | None = None) -> tuple[Array, Array, Array]:
+    """``_projected``, remembered in ``memo`` by the steps that it reads."""
+    if memo is None:
+        return _projected(case, steps)
+    key = tuple(steps[step] for step in _PROJECTING)
+    if key not in memo:
+        memo[key] = _projected(case, steps)
+    found: tuple[Array, Array, Array] = memo[key]
+    return found
+
+
+def _projected(case: Case, steps: Steps) -> tuple[Array, Array, Array]:
     """q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) after projection, split and rotary."""
     w = case.weights[steps["weights"]]
     q, k, v = _sources(case, steps)
@@ -255,6 +271,8 @@ def _rotated(q: Array, k: Array, how: tuple[str, str], case: Case) -> tuple[Arra
     t, s = q.shape[-2], k.shape[-2]
     start = s - t if case.start is None else case.start
     at_q, at_k = np.arange(t) + start, np.arange(s)
+    if case.places is not None:
+        at_q, at_k = case.places
     if along == "time":
         return rotate(q, at_q, pairing), rotate(k, at_k, pairing)
     if along == "no-offset":
@@ -330,20 +348,22 @@ def weigh(s: Array, allowed: Array, steps: Steps) -> Array:
     return normalised(np.where(a, s, value) if kind == "weak" else np.where(a, s, s + value), axis)
 
 
-def pieces(case: Case, steps: Steps) -> tuple[Array, Array, Array, Array, Array]:
+def pieces(
+    case: Case, steps: Steps, memo: dict[Any, Any] | None = None
+) -> tuple[Array, Array, Array, Array, Array]:
     """q, k, v, scores before the mask (B, H, T, S) and weights."""
-    q, k, v = projected(case, steps)
+    q, k, v = projected(case, steps, memo)
     s = q @ k.swapaxes(-1, -2) * case.scales[steps["scale"]]
     if steps["bias"] is not None:
         s = s + case.biases[steps["bias"]]
     return q, k, v, s, weigh(s, _allowed(case, steps, *s.shape[-2:], s.shape[1]), steps)
 
 
-def compute(case: Case, steps: Steps) -> Array:
+def compute(case: Case, steps: Steps, memo: dict[Any, Any] | None = None) -> Array:
     """The output: (B, T, C), or (B, H, T, E) where the heads are explicit."""
     steps = {**RIGHT, **steps}
     with np.errstate(all="ignore"):
-        *_, v, _, w = pieces(case, steps)
+        *_, v, _, w = pieces(case, steps, memo)
         y = w @ v * steps["factor"]
         if not case.explicit:
             y = _merged(y, steps["merge"])

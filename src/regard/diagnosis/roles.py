@@ -105,8 +105,8 @@ def size_role(name: str) -> str:
     for role in sizes:
         if word in _PARAMETERS[role].split():
             return role
-    if word.endswith(("heads", "nhead")):
-        return "groups" if "kv" in word else "heads"
+    if "head" in word and not re.search(r"dim|size|width|d$|^d", word):
+        return "groups" if "kv" in word or "key" in word else "heads"
     if "drop" in word:
         return "dropout"
     if "bias" in word:

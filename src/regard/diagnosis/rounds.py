@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from regard.diagnosis.calling import extra_of, given_back
+from regard.diagnosis.calling import Setup, given_back, output_of
 from regard.diagnosis.chance import HIGH, LOW, keeping
 from regard.diagnosis.hypotheses import distance
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.masks import MaskAnswer
 from regard.diagnosis.reference import Array, compute
+from regard.diagnosis.subject import Parameter
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def half(judge: Judge, base: Base, answer: MaskAnswer | None, rule: Mapping[str,
     finally:
         subject.to(before)
     if isinstance(hidden, Exception):
-        if re.search(r"overflow|cannot be converted|out of range|Half", str(hidden)):
+        if re.search(r"overflow|cannot be converted|out of range", str(hidden)):
             hits.append(
                 Hit("mask-half-overflow", not stated, "check.evidence-half-error", {"error": str(hidden).split("\n")[0][:160]}, np.inf, np.inf)
             )
@@ -259,8 +260,6 @@ def _try(judge: Judge, base: Base, more: Mapping[str, Any]) -> Any:
         result = judge.subject.run({**base.setup.arguments, **more})
     except Exception as error:  # whatever somebody's code may raise
         return error
-    from regard.diagnosis.calling import output_of
-
     output = output_of(result)
     return np.asarray(output, float) if output is not None else ValueError("no output")
 
@@ -273,7 +272,7 @@ def drops(judge: Judge, base: Base) -> list[Hit]:
         hits.append(Hit("dropout-in-eval", False, "check.evidence-dropout", {}, 0.0, judge.random))
     if base.best is None:
         return hits
-    factor = judge.rescaled
+    factor = base.best.steps.get("factor", 1.0)
     by_hand = subject.source.line(r"rand|bernoulli|binomial", avoid=r"randn|^\s*def ") is not None
     if not by_hand:
         return hits
@@ -316,8 +315,6 @@ def _keeps_in_eval(base: Base) -> bool:
 
 
 def _draw(judge: Judge, base: Base, more: Mapping[str, Any], number: int) -> Array | None:
-    from regard.diagnosis.calling import output_of
-
     try:
         return output_of(judge.subject.run({**base.setup.arguments, **more}, number))
     except Exception:  # whatever somebody's code may raise
@@ -346,13 +343,124 @@ def no_gradient(judge: Judge, base: Base) -> Hit | None:
         with torch.enable_grad():
             result = subject.call(**arguments)
             output = result[0] if isinstance(result, tuple | list) else result
-            if not isinstance(output, torch.Tensor) or not output.requires_grad:
+            if not isinstance(output, torch.Tensor):
                 return None
-            output.square().sum().backward()
+            if output.requires_grad:
+                output.square().sum().backward()
+            elif not re.search(r"with torch\.no_grad|detach\(\)|\.data\b", subject.source.joined):
+                return None
     except Exception:  # whatever somebody's code may raise
         return None
     if own and all(p.grad is None for p in own):
         return Hit("output-projection-missing", False, "check.evidence-no-gradient", {"path": path}, 0.0, 1.0)
+    return None
+
+
+PREFIX, REST = 4, 2
+"""How many tokens the cache is filled with, and how many are read after them."""
+
+
+def cached(judge: Judge, base: Base) -> list[Hit]:
+    """Whether reading in two steps with a cache gives what reading at once gives."""
+    subject, setup = judge.subject, base.setup
+    parameter = subject.role("cache", "position")
+    if parameter is None or base.best is None or setup.form != "self" or not subject.source.text:
+        return []
+    name = setup.names["x"]
+    axis = setup.layout.index("T")
+    whole = next(
+        (s for s in judge.prepared(0, PREFIX + REST, PREFIX + REST) if s.layout == setup.layout), None
+    )
+    if whole is None:
+        return []
+    x = whole.arguments[name]
+    first, last = np.split(x, [PREFIX], axis)
+    more = {**whole.arguments, **base.fixed}
+    flag = subject.role("returns")
+    if flag is not None:
+        more[flag.name] = True
+    try:
+        steps = _in_steps(judge, {**more}, name, first, last, parameter)
+        full = _whole(judge, {**more}, name, x, parameter)
+    except Exception:  # whatever somebody's code may raise
+        return []
+    if steps is None or full is None:
+        return []
+    expected = np.split(full, [PREFIX], axis)[1]
+    if expected.shape != steps.shape:
+        return []
+    error = float(np.abs(expected - steps).max() / (np.abs(expected).max() + 1e-300))
+    if error < 1e-6:
+        return []
+    return _why_cached(judge, base, whole, steps, error)
+
+
+def _whole(judge: Judge, more: dict[str, Any], name: str, x: Array, p: Parameter) -> Array | None:
+    if p.role == "position":
+        more[p.name] = 0
+    return output_of(judge.subject.run({**more, name: x}))
+
+
+def _in_steps(
+    judge: Judge, more: dict[str, Any], name: str, first: Array, last: Array, p: Parameter
+) -> Array | None:
+    """The output for ``last`` after ``first``, whichever way the subject keeps its cache."""
+    run = judge.subject.run
+    if p.role == "position":
+        if judge.subject.owner is None:
+            return None
+        run({**more, name: first, p.name: 0})
+        return output_of(run({**more, name: last, p.name: PREFIX}))
+    result = run({**more, name: first})
+    if isinstance(result, tuple):
+        for kept in result[1:]:
+            if isinstance(kept, tuple | dict) or (isinstance(kept, np.ndarray) and kept.ndim >= 4):
+                return output_of(run({**more, name: last, p.name: kept}))
+    store: dict[str, Any] = {}
+    run({**more, name: first, p.name: store})
+    if not store:
+        return None
+    return output_of(run({**more, name: last, p.name: store}))
+
+
+def _why_cached(judge: Judge, base: Base, whole: Setup, steps: Array, error: float) -> list[Hit]:
+    """The names of what differs: the corner of the causal rule, or the positions of rotary."""
+    assert base.best is not None
+    case = whole.case
+    axis = 1 if case.q.ndim == 3 else 2
+    rest = np.split(case.q, [PREFIX], axis)[1]
+    late = replace(case, q=rest)
+    told = base.best.steps
+    start_over = (np.arange(REST), np.concatenate([np.arange(PREFIX), np.arange(REST)]))
+    only_query = (np.arange(REST), np.arange(PREFIX + REST))
+    options: list[tuple[tuple[str, ...], Any, dict[str, Any]]] = [
+        (("causal-misaligned",), late, {**told, "rule": "top-left"}),
+        (("causal-missing",), late, {**told, "rule": "none"}),
+    ]
+    if told.get("rotary") is not None:
+        for places in (start_over, only_query):
+            moved = replace(late, places=places)
+            options += [
+                (("rotary-offset",), moved, dict(told)),
+                (("rotary-offset", "causal-misaligned"), moved, {**told, "rule": "top-left"}),
+                (("rotary-offset", "causal-missing"), moved, {**told, "rule": "none"}),
+            ]
+    wide = steps.astype(float)
+    for faults, one, how in options:
+        if distance(given_back(compute(one, how), whole.layout, wide), wide) < 1e-8:
+            return [
+                Hit(f, False, "check.evidence-cached", {"prefix": PREFIX, "rest": REST}, 0.0, error)
+                for f in faults
+            ]
+    return []
+
+
+def half_refused(judge: Judge) -> Hit | None:
+    """A mask that raised because its fill is too large for the half precision the subject casts to."""
+    for failure in judge.failures:
+        if re.search(r"without overflow|c10::Half|at::Half", failure.text):
+            stated = _casts_to_half(judge)
+            return Hit("mask-half-overflow", not stated, "check.evidence-half-error", {"error": failure.text}, np.inf, np.inf)
     return None
 
 

@@ -223,6 +223,8 @@ def letters(words: Iterable[str]) -> str:
             letter = "B" if position == 0 else "T"
         found.append(letter)
     text = "".join(found)
+    if len(text) == 4 and "H" in text and text.endswith("C"):
+        text = text[:-1] + "D"
     if text[:2] == "B?" and text[2:] in ("C", "D", ""):
         text = "BT" + text[2:]
     return text

@@ -263,6 +263,8 @@ def build(thing: Any, source: Source, init: Mapping[str, Any] | None, sizes: Siz
                 warnings.simplefilter("ignore")
                 return thing(**{**given, **changes})
 
+        if _is_grouped(thing, source):
+            sizes = replace(sizes, heads=6, groups=3)
         given = constructor_arguments(thing, source, init or {}, sizes)
         owner = rebuild()
         sizes = _built_sizes(given, owner, sizes)
@@ -280,6 +282,17 @@ def build(thing: Any, source: Source, init: Mapping[str, Any] | None, sizes: Siz
     if library == "torch":
         subject.to("float64")
     return subject
+
+
+def _is_grouped(cls: type, source: Source) -> bool:
+    """Whether a constructor takes a number of key heads."""
+    try:
+        names = list(inspect.signature(cls).parameters)
+    except (TypeError, ValueError):
+        return False
+    if any(size_role(n) == "groups" for n in names):
+        return True
+    return re.search(r"n_kv_heads?\b|num_kv_heads|num_key_value_heads|kv_heads", source.joined) is not None
 
 
 def _method(owner: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
