@@ -14,6 +14,7 @@ from regard.core.merge import Partial, merge
 from regard.core.plan import Plan
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
 from regard.core.weights import Weights
+from regard.diagnosis.check import check
 from regard.recording.watch import watch
 from regard.rules import (
     Mask,
@@ -50,6 +51,7 @@ __all__ = [
     "attend",
     "by_distance",
     "causal",
+    "check",
     "dense",
     "documents",
     "entropy",
