@@ -7,7 +7,8 @@ that runs and is explained is how the subject is called; the report says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +16,9 @@ import numpy as np
 
 from regard.diagnosis.hypotheses import scales
 from regard.diagnosis.reference import Array, Case, Linear, Weights
+from regard.diagnosis.roles import parameter_role, weight_role
 from regard.diagnosis.source import stated_layout
-from regard.diagnosis.subject import Sizes, Subject
+from regard.diagnosis.subject import Parameter, Sizes, Subject
 from regard.diagnosis.weights import Found
 
 PLAIN = ("BTC", "TBC", "TC", "BCT")
@@ -175,12 +177,35 @@ def setups(
 ) -> Iterator[Setup]:
     """Every way to call the subject that its signature allows, the likeliest first."""
     argument_weights = [p for p in subject.parameters if p.role in _WEIGHT_ROLES]
+    packed = weights_in_dict(subject)
+    if packed is not None:
+        argument_weights = [packed[0]]
     has_weights = bool(argument_weights) or found.width_in is not None
     for form in forms(subject):
         for layout in layouts_of(subject, weighted=has_weights, said=said):
             for variant in _variants(subject, has_weights=has_weights, args=bool(argument_weights)):
                 made = _setup(subject, found, form, layout, variant, seed, queries, keys)
                 yield from made
+
+
+def weights_in_dict(subject: Subject) -> tuple[Parameter, dict[str, str], bool] | None:
+    """A parameter that holds the weights by name: which keys are which, and whether it is a dict."""
+    for p in subject.parameters:
+        if p.role not in ("other", "context", "head_dim") or not p.required:
+            continue
+        name = re.escape(p.name)
+        code = subject.source.joined
+        keys = re.findall(rf"\b{name}\[\s*['\"](\w+)['\"]\s*\]", code)
+        fields = re.findall(rf"\b{name}\.(\w+)\b(?!\()", code)
+        roles = {k: r for k in keys or fields if (r := parameter_role(k)) in _WEIGHT_ROLES or (r := _bare(k))}
+        if roles:
+            return p, roles, bool(keys)
+    return None
+
+
+def _bare(key: str) -> str:
+    role = weight_role(key)
+    return f"w{role}" if role else ""
 
 
 _WEIGHT_ROLES = ("wq", "wk", "wv", "wo", "wqkv", "wkv", "bq", "bk", "bv", "bo")
@@ -226,7 +251,10 @@ def _setup(
         shapes = [(batch, heads, queries, width), *[(batch, groups, keys, width)] * 2]
     else:
         param = subject.role("heads")
+        packed = weights_in_dict(subject)
         args = [p for p in subject.parameters if p.role in _WEIGHT_ROLES]
+        if packed is not None:
+            args = [replace(packed[0], name=key, role=role) for key, role in packed[1].items()]
         if args:
             heads = sizes.heads if param is not None or variant in ("stack", "list") else 1
             if param is not None and variant in ("list",):
@@ -236,10 +264,12 @@ def _setup(
             if grouped is not None:
                 heads, groups = 6, 3
             model = heads * width if heads > 1 else 3 * width
-            made = _argument_weights(subject, variant, model, width, heads, groups, rng)
+            made = _argument_weights(args, variant, model, width, heads, groups, rng)
             if made is None:
                 return
             more, one = made
+            if packed is not None:
+                more = {packed[0].name: dict(more) if packed[2] else types.SimpleNamespace(**more)}
             arguments.update(more)
             weights = (one,)
             width_in = width_context = model
@@ -295,10 +325,10 @@ def _setup(
 
 
 def _argument_weights(
-    subject: Subject, variant: str, c: int, d: int, heads: int, groups: int, rng: np.random.Generator
+    args: Sequence[Parameter], variant: str, c: int, d: int, heads: int, groups: int, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Weights] | None:
     """Random weights for the parameters that ask for them, and what they are."""
-    roles = {p.role: p for p in subject.parameters if p.role in _WEIGHT_ROLES}
+    roles = {p.role: p for p in args}
     if "wqkv" in roles:
         w = rng.standard_normal((c, 3 * heads * d)) * c**-0.5
         q, k, v = np.split(w, 3, 1)

@@ -100,7 +100,6 @@ def _torch_patches(torch: Any, value: float) -> Iterator[tuple[Any, str, Any]]:
     yield torch, "rand_like", lambda x, **_: torch.full_like(x, value, dtype=torch.get_default_dtype())
     yield torch, "bernoulli", lambda x, *_, **__: torch.ones_like(x)
     yield torch.Tensor, "bernoulli_", lambda x, *_, **__: x.fill_(1)
-    yield torch.Tensor, "uniform_", lambda x, *_, **__: x.fill_(value)
     yield torch.Tensor, "bernoulli", lambda x, *_, **__: torch.ones_like(x)
 
 

@@ -18,7 +18,7 @@ from regard.diagnosis.judge import Base, Failure, Judge
 from regard.diagnosis.lines import line_of, mend_of
 from regard.diagnosis.masks import MaskAnswer, RuleAnswer, answer, rule_answer, window_faults
 from regard.diagnosis.reference import compute
-from regard.diagnosis.source import Source, source_of
+from regard.diagnosis.source import Source, read, source_of
 from regard.diagnosis.subject import Refused, Sizes, Subject, build, load_file
 
 
@@ -169,8 +169,34 @@ def _uncalled(judge: Judge, outcome: Outcome) -> Outcome:
     return outcome
 
 
+def _inner(judge: Judge, said: Mapping[str, Any]) -> Outcome | None:
+    """The outcome of the attention inside a block, where that is faulty."""
+    owner = judge.subject.owner
+    if not hasattr(owner, "named_children"):
+        return None
+    for name, child in owner.named_children():
+        kind = type(child)
+        if not re.search(r"attention|attn|mha|head", f"{name} {kind.__name__}", re.IGNORECASE):
+            continue
+        if kind.__module__.startswith("torch.") or not hasattr(child, "forward"):
+            continue
+        source = read(judge.subject.source.text, kind.__name__)
+        try:
+            subject = build(child, source if source.spans else source_of(kind), None, Sizes())
+        except Exception:  # whatever somebody's code may raise
+            continue
+        inner = _attention(subject, {**said, "init": None})
+        if inner.verdict == "wrong":
+            inner.name = f"{judge.subject.name}.{name}"
+            return inner
+    return None
+
+
 def _unexplained(judge: Judge, base: Base, outcome: Outcome) -> Outcome:
     source = judge.subject.source
+    inner = _inner(judge, judge.said)
+    if inner is not None:
+        return inner
     from regard.diagnosis.masks import PRODUCT_WITH_INFINITY
 
     outcome.verdict = "unknown"

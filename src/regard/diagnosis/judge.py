@@ -27,13 +27,13 @@ from regard.diagnosis.hypotheses import (
     structure_deviations,
 )
 from regard.diagnosis.prose import means_causal
-from regard.diagnosis.reference import Array, Case
+from regard.diagnosis.reference import Array, Case, compute
 from regard.diagnosis.subject import Subject
 from regard.diagnosis.weights import Found, entries_of
 from regard.diagnosis.weights import read as read_weights
 
 _DRAWS = re.compile(r"randn|\.rand\(|\.normal\(|\.uniform\(|standard_normal|random\.random|nn\.Linear\(")
-SECONDS = 5.0
+SECONDS = 4.0
 """How long all searches of one examination may take together."""
 HALF = 1e-2
 """The same as ``ROUNDING`` for subjects whose output is float16; only the right formula is tried."""
@@ -104,7 +104,7 @@ class Judge:
         ):
             hints.add("activation")
         self.hints = frozenset(hints)
-        self.deadline = time.monotonic() + SECONDS
+        self.deadline = time.process_time() + SECONDS
         self.random = 0.0
         """How far two equal calls differ in evaluation."""
         self._settled = False
@@ -129,6 +129,14 @@ class Judge:
         self._settled = True
         subject = self.subject
         arguments = {**setup.arguments, **fixed}
+        if self.found.width_in is None and _DRAWS.search(subject.source.joined):
+            with recording(subject.owner) as record:
+                subject.run(arguments)
+            entries = drawn_entries(record, subject.source)
+            found = read_weights(entries, (), subject.sizes.heads if subject.role("heads") else 1, 1, None)
+            if found.width_in is not None:
+                self.found = found
+                return True
         one, two = (output_of(subject.run(arguments, n)) for n in (1, 2))
         assert one is not None
         assert two is not None
@@ -141,14 +149,6 @@ class Judge:
                     break
             else:
                 subject.keep = None
-        if self.found.width_in is None and _DRAWS.search(subject.source.joined):
-            with recording(subject.owner) as record:
-                subject.run(arguments)
-            entries = drawn_entries(record, subject.source)
-            found = read_weights(entries, (), subject.sizes.heads if subject.role("heads") else 1, 1, None)
-            if found.width_in is not None:
-                self.found = found
-                return True
         return False
 
     def far(self, setup: Setup, observed: Array) -> Any:
@@ -202,7 +202,7 @@ class Judge:
                 layout = setup.layout
                 base = self.explained(setup, output, result, fixed)
                 first = first or base
-                if base.best is None and time.monotonic() < self.deadline:
+                if base.best is None and time.process_time() < self.deadline:
                     continue
                 if base.best is not None and (best is None or base.best.cost < best.best.cost - 0.3):  # type: ignore[union-attr]
                     best = base
@@ -283,18 +283,53 @@ class Judge:
                     )
         return options
 
+    def readable(self, setup: Setup, fixed: Mapping[str, Any]) -> Setup:
+        """The setup with those readings of its weights that explain one token alone.
+
+        With one key its weight is 1, whatever the scale, the mask or the axis of the softmax: only
+        values and output projection are left.
+        """
+        if len(setup.case.weights) < 2:
+            return setup
+        seen = (s for s in self.prepared(setup.rng, 1, 1) if s.layout == setup.layout)
+        one = next((s for s in seen if len(s.case.weights) == len(setup.case.weights)), None)
+        called = None if one is None else self.call(one, fixed)
+        if one is None or called is None:
+            return setup
+        far = self.far(one, called[0])
+        choices = [
+            d for d in structure_deviations(one.case, one.form, self.hints)
+            if d.steps & {"value", "activation", "out", "around"}
+        ]  # fmt: skip
+        kept = []
+        for reading in range(len(setup.case.weights)):
+            for changes in ((), *(d.changes for d in choices)):
+                told = {**dict(changes), "weights": reading}
+                try:
+                    error = far(compute(one.case, told))
+                except ValueError:
+                    continue
+                if error < SINGLE:
+                    kept.append(reading)
+                    break
+        if not kept:
+            return setup
+        weights = tuple(setup.case.weights[n] for n in kept)
+        return replace(setup, case=replace(setup.case, weights=weights))
+
     def explained(self, setup: Setup, output: Array, result: Any, fixed: Mapping[str, Any]) -> Base:
         """What explains the output, to rounding in float64 or else in float32."""
+        setup = self.readable(setup, fixed)
         tolerance = ROUNDING if output.dtype == np.float64 else SINGLE
         observation: Observation = (setup.case, self.far(setup, output))
         fits = explain(
             [observation], self.deviations(setup), readings=len(setup.case.weights),
-            tolerance=tolerance, seconds=min(3.0, max(0.3, self.deadline - time.monotonic())),
+            tolerance=tolerance, seconds=min(2.5, max(0.3, self.deadline - time.process_time())),
         )  # fmt: skip
         if not fits and tolerance == ROUNDING:
             fits = explain(
                 [observation], self.deviations(setup), readings=len(setup.case.weights),
-                tolerance=SINGLE, most=1,
+                tolerance=SINGLE, most=1, seconds=min(1.0, max(0.3, self.deadline - time.process_time())),
             )  # fmt: skip
             tolerance = SINGLE if fits else tolerance
         if not fits and output.dtype == np.float16:

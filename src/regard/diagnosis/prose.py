@@ -31,7 +31,7 @@ _ADDITIVE = (
 
 
 def _clauses(text: str) -> list[str]:
-    parts = re.split(r"[;,.，。；\n|]|\band\b|\bwhile\b|\bbut\b|\botherwise\b|、|/|\belse\b", text)
+    parts = re.split(r"[;,，。；\n|]|\.(?!\d)|\band\b|\bwhile\b|\bbut\b|\botherwise\b|、|/|\belse\b", text)
     return [p for p in parts if p.strip()]
 
 

@@ -31,7 +31,7 @@ _PARAMETERS: dict[str, str] = {
     "numqueryheads nheadsq numqheads hq qheads queryheads headsnum headcount",
     "groups": "nkvheads numkvheads numkeyvalueheads kvheads nkvhead ngroups numgroups groups nkv "
     "hkv kvh nqueriesgroups numkvgroups nkvgroups kvheadsnum multiquerygroupnum",
-    "head_dim": "dk headdim dimhead headsize dhead dv keydim valuedim dkey dvalue depth attndim "
+    "head_dim": "dk dkv headdim dimhead headsize dhead dv keydim valuedim dkey dvalue depth attndim "
     "attentiondim dimk dimv hd dh dimperhead kdim vdim headwidth dq",
     "model_dim": "embedsize dmodel nembd dim hiddensize embeddim embeddingdim embsize modeldim "
     "hiddendim hiddim din dout indim inputdim infeatures channels width nunits d size dimin "
@@ -123,7 +123,7 @@ _FILLER = {
     "transform", "matrix", "mat", "map", "net", "self", "kernel", "embed", "attn", "attention", "s",
     "mapping", "heads", "head", "h", "list", "c", "b", "bias", "all", "multi", "mh", "mha", "params",
     "param", "the", "affine", "projector", "l", "m", "p", "ws", "att", "fn", "block", "conv", "d",
-    "projections", "layers", "per", "multihead", "cross", "general", "module", "x",
+    "projections", "layers", "mappings", "maps", "linears", "transforms", "per", "multihead", "cross", "general", "module", "x",
 }  # fmt: skip
 _WEIGHT: dict[str, set[str]] = {
     "q": {"q", "query", "queries", "qs", "wq", "qw", "bq", "toq", "qproj", "qlin", "tq", "qry", "toqueries"},
@@ -171,6 +171,6 @@ def weight_role(name: str, *, alone: bool = False) -> str | None:
         if "".join(rest) in names or "".join(tokens) in names:
             return role
     for role, names in _WEIGHT.items():
-        if rest and rest[0] in names and len(rest[0]) > 1:
+        if rest and rest[0] in names and (len(rest[0]) > 1 or rest[0] == tokens[0]):
             return role
     return None

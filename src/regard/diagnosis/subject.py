@@ -111,6 +111,10 @@ class Subject:
         """Arrays in the subject's own library and dtype; all else as it is."""
         if isinstance(value, list | tuple):
             return type(value)(self.to_library(v) for v in value)
+        if isinstance(value, dict) and value:
+            return {k: self.to_library(v) for k, v in value.items()}
+        if isinstance(value, types.SimpleNamespace):
+            return types.SimpleNamespace(**{k: self.to_library(v) for k, v in vars(value).items()})
         if not isinstance(value, np.ndarray):
             return value
         if np.issubdtype(value.dtype, np.floating):
@@ -154,7 +158,7 @@ def seed(number: int = 0) -> None:
     random.seed(number)
     np.random.seed(number)  # noqa: NPY002 - the subject may draw from the global generator
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(number)
+        torch.default_generator.manual_seed(number)
 
 
 def to_numpy(value: Any) -> Any:
@@ -163,6 +167,9 @@ def to_numpy(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         return {k: to_numpy(v) for k, v in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        with contextlib.suppress(ValueError, TypeError):  # numbers in lists of lists
+            return np.asarray(value, float)
     if isinstance(value, list | tuple):
         return tuple(to_numpy(v) for v in value)
     if hasattr(value, "detach"):

@@ -347,6 +347,11 @@ def _named_by_order(entries: Sequence[Entry], by_role: Mapping[str, Any]) -> lis
     """Matrices of no telling name take the roles that are left, in the order of definition."""
     if by_role.keys() & {"q", "k", "v", "qkv"}:
         return list(entries)
+    fused = [e for e in entries if e.exact and e.w.ndim == 2 and e.w.shape[1] == 3 * e.w.shape[0]]
+    if len(fused) == 1:
+        others = [e for e in entries if e.exact and e is not fused[0]]
+        names = {fused[0].path: "qkv"} | ({others[0].path: "o"} if len(others) == 1 else {})
+        return [Entry(e.path, names.get(e.path, e.role), e.w, e.b, e.exact) for e in entries]
     nameless = [e for e in entries if e.w.ndim >= 2 and e.role in (None, "o")]
     if len(nameless) not in (3, 4):
         return list(entries)
