@@ -403,7 +403,7 @@ def _other_arguments(
                 else:
                     value = None
             found[p.name] = value
-        elif p.role == "freqs" and p.required:
+        elif p.role == "freqs" and (p.required or p.default is None):
             word = p.name.lower()
             half = ones[:, : sizes.width // 2]
             if "cis" in word or "complex" in word:

@@ -18,6 +18,7 @@ from regard.diagnosis.judge import Base, Failure, Judge
 from regard.diagnosis.lines import line_of, mend_of
 from regard.diagnosis.masks import MaskAnswer, RuleAnswer, answer, rule_answer, window_faults
 from regard.diagnosis.reference import compute
+from regard.diagnosis.roles import known_parameter
 from regard.diagnosis.source import Source, read, source_of
 from regard.diagnosis.subject import Refused, Sizes, Subject, build, load_file
 
@@ -135,11 +136,23 @@ def _how(judge: Judge, base: Base) -> dict[str, Any]:
             call.append(f"{p.name}: {'×'.join(map(str, shape))}")
         elif p.name in base.setup.arguments or p.name in base.fixed:
             value = {**base.setup.arguments, **base.fixed}[p.name]
-            call.append(f"{p.name}: {'×'.join(map(str, value.shape))}" if hasattr(value, "shape") else f"{p.name}={value}")
+            call.append(f"{p.name}: {_shape_of(value)}" if _shape_of(value) else f"{p.name}={value}")
     return {
         "layout": base.setup.layout, "form": base.setup.form, "init": given, "call": ", ".join(call),
         "heads": case.heads, "library": subject.library, "dtype": subject.dtype,
     }  # fmt: skip
+
+
+def _shape_of(value: Any) -> str:
+    """The shape of an array, or of each of several; empty for a plain value."""
+    if hasattr(value, "shape"):
+        return "×".join(map(str, value.shape)) or "1"
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        shapes = [_shape_of(v) for v in value]
+        return ", ".join(dict.fromkeys(shapes)) if all(shapes) else ""
+    return ""
 
 
 _SHAPES = re.compile(r"shape|size|dimension|broadcast|mat1|mat2|matmul|einsum|operand|align|multiply|inhomogeneous|unpack", re.IGNORECASE)
@@ -253,10 +266,18 @@ def named(judge: Judge, base: Base) -> tuple[str, ...]:
     for fault in faults:
         if fault == "scale-no-root" and scaled_twice(source):
             fault = "scale-twice"
+        if fault == "kv-head-order" and source.text and not source.line(_TILING):
+            continue  # its heads are repeated elsewhere: an order of its own, and no slip of this code
         if fault == "scale-missing" and unscaled_on_purpose(source, judge):
             continue
         out.append(fault)
     return tuple(dict.fromkeys(out))
+
+
+_TILING = (
+    r"(?<!einops)\b\w+\.repeat\(|tile\(|\]\s*\*|\.expand\(|\.unsqueeze\(\d\).*expand|"
+    r"%\s*(?:self\.)?(?:\w*kv\w*|G|g|\w*groups?)\b"
+)
 
 
 def scaled_twice(source: Source) -> bool:
@@ -328,12 +349,16 @@ def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
     for p in judge.subject.parameters:
         if p.role not in ("mask", "pad", "lengths"):
             continue
+        if base.setup.form == "self" and re.match(r"encoder|mem|context|cross|prev", p.name):
+            continue  # a mask for another input, which is not given
         found = answer(judge, base, p)
         if found is None:
             refused = rounds.half_refused(judge)
             if refused is not None:
                 _hit(outcome, source, refused)
             continue
+        if found.faults == ("mask-ignored",) and not known_parameter(p.name):
+            continue  # its name leaves open what it masks
         for fault in found.faults:
             key = {"mask-ignored": "check.evidence-ignored", "mask-inverted": "check.evidence-inverted", "mask-nan": "check.evidence-nan"}.get(fault, "check.evidence-reproduced")
             values = {"meaning": found.meaning or "", "stated": found.stated or ""} if fault == "mask-inverted" else {}

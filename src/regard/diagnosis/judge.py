@@ -108,7 +108,12 @@ class Judge:
         self.random = 0.0
         """How far two equal calls differ in evaluation."""
         self._settled = False
-        self.causal = bool(said.get("causal")) or means_causal(subject.source, subject.name)
+        switched_off = any(
+            getattr(subject.owner, name, None) is False for name in ("causal", "is_causal", "masked", "autoregressive")
+        )
+        self.causal = bool(said.get("causal")) or (
+            not switched_off and means_causal(subject.source, subject.name)
+        )
 
     def call(self, setup: Setup, more: Mapping[str, Any] | None = None) -> tuple[Array, Any] | None:
         """The output and all that was returned; None, and a failure on record, where it raises."""
@@ -181,7 +186,7 @@ class Judge:
         layout = None
         explained_in: set[str] = set()
         for setup in self.prepared(seed, queries, keys):
-            if tried >= 8:
+            if tried >= 8 or (tried and time.process_time() > self.deadline):
                 break
             if setup.layout in explained_in:
                 continue

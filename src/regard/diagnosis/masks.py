@@ -217,6 +217,14 @@ def _one(
         tolerance=max(base.tolerance, ROUNDING), most=1, readings=1,
     )  # fmt: skip
     fits = [f for f in fits if f.steps.get("meaning") is not None]
+    if not fits and "rule" in rules:  # a mask that takes the place of the subject's own rule
+        alone = tuple(d for d in fixed if "rule" not in d.steps)
+        plain = [d for d in mask_deviations() if not d.faults and _makes_sense(d, pad, masked.heads, b)]
+        fits = explain(
+            [(masked, judge.far(base.setup, output))], plain, base=alone,
+            tolerance=max(base.tolerance, ROUNDING), most=1,
+        )  # fmt: skip
+        fits = [f for f in fits if f.steps.get("meaning") is not None]
     if not fits:
         return MaskAnswer(p.name, None, stated, None, (), shape, kind, ones, {p.name: given})
     best = fits[0]

@@ -92,6 +92,11 @@ def parameter_role(name: str) -> str:
     return "other"
 
 
+def known_parameter(name: str) -> bool:
+    """Whether a parameter's whole name is one of the usual ones."""
+    return plain(name) in _ROLE
+
+
 def size_role(name: str) -> str:
     """The role of a constructor's parameter, where ``h`` and ``d`` are sizes."""
     word = plain(name)

@@ -207,7 +207,9 @@ def weak_fill(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
         return None
     parts = "qkv" if setup.form == "self" else "q"
     case = replace(setup.case, allowed=ones, **{x: getattr(setup.case, x) * root for x in parts})
-    expected = given_back(compute(case, base.best.steps), setup.layout, called[0].astype(float))
+    told = base.best.steps if answer.explanation is None else answer.explanation.steps
+    told = {k: v for k, v in told.items() if k not in ("meaning", "turn", "place")}
+    expected = given_back(compute(case, told), setup.layout, called[0].astype(float))
     error = distance(expected, called[0].astype(float))
     if not error > 1e-3:
         return None

@@ -333,7 +333,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
         number = isinstance(p.default, int | float) and not isinstance(p.default, bool)
         if role in ("x", "k", "q", "v") and (number or _is_number(p.annotation)):
             role = "heads" if p.name == "h" else "head_dim"
-        if role == "causal" and not required and not isinstance(p.default, bool | type(None)):
+        if role == "causal" and not required and not isinstance(p.default, bool):
             role = "other"
         positional = p.kind is p.POSITIONAL_ONLY or (required and p.kind is not p.KEYWORD_ONLY)
         found.append(Parameter(p.name, role, required, None if required else p.default, positional))
@@ -501,8 +501,11 @@ def _built_sizes(
 ) -> Sizes:
     """The sizes that the built object has, read from its attributes."""
     numbers = _numbers(owner)
+    inner = [_numbers(m) for m in owner.modules()] if hasattr(owner, "modules") else []
     heads = _whole(numbers, _HEADS) or _from_given(given, "heads")
     groups = _whole(numbers, _GROUPS) or _from_given(given, "groups")
+    heads = heads or next((n for found in inner if (n := _whole(found, _HEADS))), None)
+    groups = groups or next((n for found in inner if (n := _whole(found, _GROUPS))), None)
     if heads is None:
         heads = next((len(v) for v in _lists(owner) if len(v) > 1), 1)
     if groups is None or heads % groups:
