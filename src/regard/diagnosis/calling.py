@@ -93,7 +93,14 @@ def output_of(result: Any, shape_hint: tuple[int, ...] | None = None) -> Array |
     if isinstance(result, np.ndarray):
         return result if result.ndim >= 1 and result.dtype.kind in "fc" else None
     if isinstance(result, Mapping):
-        for name in ("output", "out", "context", "last_hidden_state", "hidden_states", "attn_output"):
+        for name in (
+            "output",
+            "out",
+            "context",
+            "last_hidden_state",
+            "hidden_states",
+            "attn_output",
+        ):
             if isinstance(result.get(name), np.ndarray):
                 return result[name]
         return output_of(tuple(result.values()), shape_hint)
@@ -115,7 +122,12 @@ def extra_of(result: Any, output: Array) -> Array | None:
     """The weights that a subject returned beside its output."""
     if isinstance(result, tuple):
         for a in result:
-            if isinstance(a, np.ndarray) and a is not output and a.dtype.kind == "f" and a.ndim >= 2:
+            if (
+                isinstance(a, np.ndarray)
+                and a is not output
+                and a.dtype.kind == "f"
+                and a.ndim >= 2
+            ):
                 return a
     return None
 
@@ -197,7 +209,11 @@ def weights_in_dict(subject: Subject) -> tuple[Parameter, dict[str, str], bool] 
         code = subject.source.joined
         keys = re.findall(rf"\b{name}\[\s*['\"](\w+)['\"]\s*\]", code)
         fields = re.findall(rf"\b{name}\.(\w+)\b(?!\()", code)
-        roles = {k: r for k in keys or fields if (r := parameter_role(k)) in _WEIGHT_ROLES or (r := _bare(k))}
+        roles = {
+            k: r
+            for k in keys or fields
+            if (r := parameter_role(k)) in _WEIGHT_ROLES or (r := _bare(k))
+        }
         if roles:
             return p, roles, bool(keys)
     return None
@@ -215,7 +231,9 @@ def _variants(subject: Subject, *, has_weights: bool, args: bool) -> list[str]:
     if args:
         code = subject.source.joined + subject.source.prose
         many = ["plain", "square", "turned", "stack", "list"]
-        if subject.role("heads") is None and re.search(r"\bfor\b.*\bin\s+(?:range|zip|enumerate)|head", code):
+        if subject.role("heads") is None and re.search(
+            r"\bfor\b.*\bin\s+(?:range|zip|enumerate)|head", code
+        ):
             many = ["stack", "plain", "square", "list", "turned"]
         return many
     if not has_weights and re.search(
@@ -227,7 +245,14 @@ def _variants(subject: Subject, *, has_weights: bool, args: bool) -> list[str]:
 
 
 def _setup(
-    subject: Subject, found: Found, form: str, layout: str, variant: str, seed: int, queries: int, keys: int
+    subject: Subject,
+    found: Found,
+    form: str,
+    layout: str,
+    variant: str,
+    seed: int,
+    queries: int,
+    keys: int,
 ) -> Iterator[Setup]:
     rng = np.random.default_rng(seed + 1000)
     sizes = subject.sizes
@@ -292,7 +317,9 @@ def _setup(
         k = v = q
     elif form == "cross":
         v = k
-    roles = {"self": ("x",), "cross": ("q", "x", "context", "k", "v"), "three": ("q", "k", "v")}[form]
+    roles = {"self": ("x",), "cross": ("q", "x", "context", "k", "v"), "three": ("q", "k", "v")}[
+        form
+    ]
     data = {"q": q, "x": q, "k": k, "v": v, "context": k}
     seen_query = False
     for p in subject.parameters:
@@ -312,7 +339,10 @@ def _setup(
         d = e = q.shape[-1] // heads
     factors = scales({"B": batch, "H": heads, "T": queries, "S": keys, "D": d, "E": e, "C": model})
     extra = _other_arguments(
-        subject, replace(sizes, heads=heads, groups=groups, width=d, batch=batch, queries=queries), model, keys
+        subject,
+        replace(sizes, heads=heads, groups=groups, width=d, batch=batch, queries=queries),
+        model,
+        keys,
     )
     if extra is None:
         return
@@ -325,7 +355,13 @@ def _setup(
 
 
 def _argument_weights(
-    args: Sequence[Parameter], variant: str, c: int, d: int, heads: int, groups: int, rng: np.random.Generator
+    args: Sequence[Parameter],
+    variant: str,
+    c: int,
+    d: int,
+    heads: int,
+    groups: int,
+    rng: np.random.Generator,
 ) -> tuple[dict[str, Any], Weights] | None:
     """Random weights for the parameters that ask for them, and what they are."""
     roles = {p.role: p for p in args}
@@ -371,7 +407,9 @@ def _argument_weights(
         if f"b{r}" in roles:
             bias = biases[r]
             arguments[roles[f"b{r}"].name] = bias
-        given = f"w{r}" in roles or (r in "qkv" and "wqkv" in roles) or (r in "kv" and "wkv" in roles)
+        given = (
+            f"w{r}" in roles or (r in "qkv" and "wqkv" in roles) or (r in "kv" and "wkv" in roles)
+        )
         if given:
             linear[r] = Linear(m, bias)
     return arguments, Weights(**linear)

@@ -97,7 +97,11 @@ def _torch_patches(torch: Any, value: float) -> Iterator[tuple[Any, str, Any]]:
     yield torch, "dropout", identity
     yield functional, "scaled_dot_product_attention", quiet
     yield torch, "rand", lambda *shape, **_: torch.full(_flat(shape), value)
-    yield torch, "rand_like", lambda x, **_: torch.full_like(x, value, dtype=torch.get_default_dtype())
+    yield (
+        torch,
+        "rand_like",
+        lambda x, **_: torch.full_like(x, value, dtype=torch.get_default_dtype()),
+    )
     yield torch, "bernoulli", lambda x, *_, **__: torch.ones_like(x)
     yield torch.Tensor, "bernoulli_", lambda x, *_, **__: x.fill_(1)
     yield torch.Tensor, "bernoulli", lambda x, *_, **__: torch.ones_like(x)
@@ -134,10 +138,16 @@ def recording(known: Any) -> Iterator[Record]:
         return draw
 
     with contextlib.ExitStack() as stack:
-        for name in ("randn", "rand", "normal", "random", "uniform", "standard_normal", "random_sample"):
-            stack.enter_context(
-                mock.patch.object(np.random, name, noted(getattr(np.random, name)))
-            )
+        for name in (
+            "randn",
+            "rand",
+            "normal",
+            "random",
+            "uniform",
+            "standard_normal",
+            "random_sample",
+        ):
+            stack.enter_context(mock.patch.object(np.random, name, noted(getattr(np.random, name))))
         made = np.random.default_rng
 
         class Noted(np.random.Generator):
@@ -203,8 +213,18 @@ def _scaled(array: Any, source: Source, name: str) -> Any:
             case ast.Assign([ast.Name(target)], ast.BinOp(_, operation, right)) if target == name:
                 with contextlib.suppress(Exception):
                     d = array.shape[0]
-                    space = {"np": np, "d_model": d, "d": d, "n": d, "dim": d, "C": d, "d_k": array.shape[1]}
-                    factor = eval(compile(ast.Expression(right), "", "eval"), {"__builtins__": {}}, space)
+                    space = {
+                        "np": np,
+                        "d_model": d,
+                        "d": d,
+                        "n": d,
+                        "dim": d,
+                        "C": d,
+                        "d_k": array.shape[1],
+                    }
+                    factor = eval(
+                        compile(ast.Expression(right), "", "eval"), {"__builtins__": {}}, space
+                    )
                     if isinstance(operation, ast.Mult):
                         return array * factor
                     if isinstance(operation, ast.Div):
@@ -229,7 +249,10 @@ def _assigned(source: Source) -> list[tuple[str, str]]:
         kind = None
         if "Linear(" in text:
             kind = "linear"
-        elif any(w in text for w in ("randn", "rand(", ".normal(", ".random(", "uniform(", "standard_normal")):
+        elif any(
+            w in text
+            for w in ("randn", "rand(", ".normal(", ".random(", "uniform(", "standard_normal")
+        ):
             kind = "draw"
         target = node.targets[0]
         if kind is not None and isinstance(target, ast.Name):

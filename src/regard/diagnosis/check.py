@@ -80,7 +80,9 @@ def check(
         raise UserError("check.bad-mask", value=mask)
     if layout is not None and layout not in LAYOUTS:
         raise UserError("check.bad-layout", value=layout)
-    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+    if window is not None and (
+        isinstance(window, bool) or not isinstance(window, int) or window < 1
+    ):
         raise UserError("check.bad-window", value=window)
     thing = _target(subject)
     said = {
@@ -94,7 +96,11 @@ def check(
     try:
         outcome = run(lambda: examine(thing, said), seconds)
     except Stopped as stopped:
-        name = thing[1] if isinstance(thing, tuple) else getattr(thing, "__name__", type(thing).__name__)
+        name = (
+            thing[1]
+            if isinstance(thing, tuple)
+            else getattr(thing, "__name__", type(thing).__name__)
+        )
         outcome = Outcome("unknown", name, undetermined=[(stopped.key, stopped.values)])
     return report_of(outcome, lang or language_of_user())
 

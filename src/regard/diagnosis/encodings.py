@@ -30,20 +30,31 @@ class Answer:
     how: dict[str, Any] = field(default_factory=dict)
     verdict: str = "right"
 
-    def add(self, fault: str, key: str = "check.evidence-reproduced", right: float = 1.0, *, risk: bool = False, **values: Any) -> None:
+    def add(
+        self,
+        fault: str,
+        key: str = "check.evidence-reproduced",
+        right: float = 1.0,
+        *,
+        risk: bool = False,
+        **values: Any,
+    ) -> None:
         """Takes a fault in, once."""
         if all(f[0] != fault for f in self.faults):
             self.faults.append((fault, risk, key, values, 0.0, right))
 
 
-_ATTENTION = re.compile(r"attention|attn|mha|block|layer$|transformer|encoder$|decoder$|head$", re.IGNORECASE)
+_ATTENTION = re.compile(
+    r"attention|attn|mha|block|layer$|transformer|encoder$|decoder$|head$", re.IGNORECASE
+)
 
 
 def kind_of(name: str, thing: Any, source: Source) -> str | None:
     """rotary, alibi or table for a positional encoding by its name; None for another subject."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     table = re.search(
-        r"posit|sinusoid|(?:^|_)pe(?:$|_)|pos_?(?:enc|emb)|(?:^|_)pos(?:$|_)|timing_signal|sin_?cos|位置", words
+        r"posit|sinusoid|(?:^|_)pe(?:$|_)|pos_?(?:enc|emb)|(?:^|_)pos(?:$|_)|timing_signal|sin_?cos|位置",
+        words,
     )
     if re.search(r"attention|attn", words) or (_ATTENTION.search(words) and not table):
         return None
@@ -78,7 +89,9 @@ def examine(thing: Any, source: Source, said: Mapping[str, Any], name: str) -> A
     return answer
 
 
-def _subject(thing: Any, source: Source, init: Mapping[str, Any], sizes: Sizes, *, width: int, said: Any) -> Subject:
+def _subject(
+    thing: Any, source: Source, init: Mapping[str, Any], sizes: Sizes, *, width: int, said: Any
+) -> Subject:
     """Builds a class with ``width`` for its width and room for 16 positions."""
     given = dict(init)
     if inspect.isclass(thing):
@@ -86,7 +99,9 @@ def _subject(thing: Any, source: Source, init: Mapping[str, Any], sizes: Sizes, 
             if p.name in given or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
                 continue
             role = size_role(p.name)
-            if role in ("model_dim", "head_dim") and isinstance(p.default, int | type(inspect.Parameter.empty)):
+            if role in ("model_dim", "head_dim") and isinstance(
+                p.default, int | type(inspect.Parameter.empty)
+            ):
                 given[p.name] = width
             elif role in ("length", "exact_length") and p.default is p.empty:
                 given[p.name] = 16
@@ -107,11 +122,17 @@ def _number_arguments(subject: Subject, length: int, width: int) -> dict[str, An
     numbers = [p for p in subject.parameters if p.required]
     for p in numbers:
         word, role = plain(p.name), size_role(p.name)
-        if re.fullmatch(r"(?:positions?|pos|idx|indices|timesteps?|t|steps?)", word) and word not in ("t",):
+        if re.fullmatch(
+            r"(?:positions?|pos|idx|indices|timesteps?|t|steps?)", word
+        ) and word not in ("t",):
             found[p.name] = np.arange(length).astype(float)
-        elif role in ("model_dim", "head_dim") or re.match(r"d(?!ata)|.*(?:dim|hid|emb|width|channels|size)", word):
+        elif role in ("model_dim", "head_dim") or re.match(
+            r"d(?!ata)|.*(?:dim|hid|emb|width|channels|size)", word
+        ):
             found[p.name] = width
-        elif role in ("length", "exact_length") or re.search(r"len|pos|seq|n|t|max|end|size|steps", word):
+        elif role in ("length", "exact_length") or re.search(
+            r"len|pos|seq|n|t|max|end|size|steps", word
+        ):
             found[p.name] = length
         else:
             return None
@@ -120,9 +141,13 @@ def _number_arguments(subject: Subject, length: int, width: int) -> dict[str, An
 
 def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) -> None:
     subject = _subject(thing, source, said.get("init") or {}, Sizes(), width=D, said=said)
-    inputs = [p for p in subject.parameters if p.role in ("x", "q", "context", "k", "v") and p.required]
+    inputs = [
+        p for p in subject.parameters if p.role in ("x", "q", "context", "k", "v") and p.required
+    ]
     sized = [p for p in subject.parameters if p.required and p not in inputs]
-    if inputs and not (len(subject.parameters) >= 2 and subject.owner is None and len(sized) >= 1 and not inputs):
+    if inputs and not (
+        len(subject.parameters) >= 2 and subject.owner is None and len(sized) >= 1 and not inputs
+    ):
         _added(thing, subject, source, said, answer, inputs[0].name)
         return
     arguments = _number_arguments(subject, T, D)
@@ -152,7 +177,9 @@ def _judge_table(table: Array, source: Source, answer: Answer, *, tolerance: flo
         answer.verdict = "unknown"
         answer.undetermined.append(("check.no-hypothesis", {}))
         return
-    constants = {float(m) for m in re.findall(r"(?<![\w.])\d+(?:\.\d*)?(?:e\d+)?(?![\w])", source.joined)}
+    constants = {
+        float(m) for m in re.findall(r"(?<![\w.])\d+(?:\.\d*)?(?:e\d+)?(?![\w])", source.joined)
+    }
     bases = (10000.0, *sorted(c for c in constants if 50 <= c <= 1e7 and c != 10000.0))
     right = next(sinusoids(T, D)).table
     best = None
@@ -215,17 +242,24 @@ def _added(
     except Exception:
         zero = None
     if zero is not None and error is not None:
-        answer.add("position-by-batch", "check.evidence-by-batch", error=str(error).split("\n")[0][:160])
+        answer.add(
+            "position-by-batch", "check.evidence-by-batch", error=str(error).split("\n")[0][:160]
+        )
         _judge_rows(subject, source, answer, np.asarray(zero, float)[0])
         return
     raise error or Refused("check.no-call", names=name)
 
 
 def _takes_ids(subject: Subject, source: Source) -> bool:
-    return source.line(r"token_emb|tok_emb|word_emb|self\.tokens?\(") is not None and subject.library == "torch"
+    return (
+        source.line(r"token_emb|tok_emb|word_emb|self\.tokens?\(") is not None
+        and subject.library == "torch"
+    )
 
 
-def _width_runner(thing: Any, source: Source, said: Mapping[str, Any], name: str) -> Callable[[], Any]:
+def _width_runner(
+    thing: Any, source: Source, said: Mapping[str, Any], name: str
+) -> Callable[[], Any]:
     def run() -> Any:
         odd = _subject(thing, source, said.get("init") or {}, Sizes(), width=D - 1, said=said)
         return _call(odd, {name: np.zeros((B, T, D - 1))})
@@ -236,7 +270,13 @@ def _width_runner(thing: Any, source: Source, said: Mapping[str, Any], name: str
 
 
 def _judge_added(
-    thing: Any, subject: Subject, source: Source, answer: Answer, zero: Array, shape: tuple[int, ...], stated: str | None
+    thing: Any,
+    subject: Subject,
+    source: Source,
+    answer: Answer,
+    zero: Array,
+    shape: tuple[int, ...],
+    stated: str | None,
 ) -> None:
     if zero.ndim == 2 and len(shape) == 3:
         zero = np.broadcast_to(zero, (B, *zero.shape)) if zero.shape[0] == T else zero
@@ -280,7 +320,11 @@ def _integer_table(subject: Subject) -> bool:
     for value in vars(subject.owner).values() if subject.owner is not None else ():
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
             return True
-    if subject.library == "torch" and subject.owner is not None and hasattr(subject.owner, "buffers"):
+    if (
+        subject.library == "torch"
+        and subject.owner is not None
+        and hasattr(subject.owner, "buffers")
+    ):
         return any(not b.is_floating_point() or not b.any() for b in subject.owner.buffers())
     return True
 
@@ -356,7 +400,11 @@ def _slopes(thing: Any, source: Source, said: Mapping[str, Any], heads: int) -> 
     if squeezed.ndim == 3 and squeezed.shape[0] == heads:
         last = squeezed[:, -1]
         finite = np.isfinite(last)
-        return np.where(finite, last, 0)[:, -1] - last[:, -2] if finite.all() else last[:, -1] - last[:, -2]
+        return (
+            np.where(finite, last, 0)[:, -1] - last[:, -2]
+            if finite.all()
+            else last[:, -1] - last[:, -2]
+        )
     if squeezed.ndim == 2 and squeezed.shape[0] == heads:
         return squeezed[:, -1] - squeezed[:, -2]
     return None
@@ -367,7 +415,11 @@ def _slopes(thing: Any, source: Source, said: Mapping[str, Any], heads: int) -> 
 
 def _rotary(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) -> None:
     subject = _subject(thing, source, said.get("init") or {}, Sizes(), width=D, said=said)
-    inputs = [p for p in subject.parameters if p.role in ("x", "q", "k", "v", "context", "heads") and p.required]
+    inputs = [
+        p
+        for p in subject.parameters
+        if p.role in ("x", "q", "k", "v", "context", "heads") and p.required
+    ]
     inputs = [p for p in inputs if p.role != "heads" or p.name in ("h",)]
     number_only = subject.owner is None and all(
         size_role(p.name) in ("model_dim", "head_dim", "length", "exact_length") or p.role in ("position",)
@@ -439,10 +491,21 @@ def _angles(exponent: float = 1.0) -> Array:
 def _given_tables(subject: Subject, layout: str) -> Iterator[dict[str, Any]]:
     """cos and sin, or complex numbers, in the shapes that functions ask for."""
     wanted = [p for p in subject.parameters if p.role == "freqs" and p.required]
-    length = [p for p in subject.parameters if p.required and size_role(p.name) in ("length", "exact_length")]
+    length = [
+        p
+        for p in subject.parameters
+        if p.required and size_role(p.name) in ("length", "exact_length")
+    ]
     places = [p for p in subject.parameters if p.required and p.role == "position"]
     base: dict[str, Any] = {p.name: T for p in length}
-    base.update({p.name: np.arange(T) if "pos" in p.name and "start" not in p.name and "off" not in p.name else 0 for p in places})
+    base.update(
+        {
+            p.name: np.arange(T)
+            if "pos" in p.name and "start" not in p.name and "off" not in p.name
+            else 0
+            for p in places
+        }
+    )
     base.update({
         p.name: D for p in subject.parameters
         if p.required and p.role in ("model_dim", "head_dim") and p.name not in base
@@ -452,7 +515,16 @@ def _given_tables(subject: Subject, layout: str) -> Iterator[dict[str, Any]]:
         return
     angle = _angles()[:T]
     shapes = [np.concatenate([angle, angle], -1), np.repeat(angle, 2, -1), angle]
-    spread = [x for x in (lambda a: a, lambda a: a[None], lambda a: a[None, None], lambda a: a[None, :, None], lambda a: a[:, None])]
+    spread = [
+        x
+        for x in (
+            lambda a: a,
+            lambda a: a[None],
+            lambda a: a[None, None],
+            lambda a: a[None, :, None],
+            lambda a: a[:, None],
+        )
+    ]
     if len(wanted) >= 2:
         for a in shapes:
             for f in spread:
@@ -467,7 +539,9 @@ def _given_tables(subject: Subject, layout: str) -> Iterator[dict[str, Any]]:
             yield {**base, wanted[0].name: f(a)}
 
 
-def _rotation(subject: Subject, names: list[str], layout: str, tables: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _rotation(
+    subject: Subject, names: list[str], layout: str, tables: Mapping[str, Any]
+) -> tuple[str, ...] | None:
     """The faults of one way of calling it; None where no rotation explains the output."""
     rng = np.random.default_rng(5)
     inputs = {n: _input(layout, rng) for n in names}
@@ -488,13 +562,31 @@ def _rotation(subject: Subject, names: list[str], layout: str, tables: Mapping[s
 
     for doubled in (False, True):
         more = ("position-exponent-doubled",) if doubled else ()
-        for pairing in ("halves", "pairs", "mixed-halves", "mixed-pairs", "no-sign", "halves-back", "pairs-back"):
+        for pairing in (
+            "halves",
+            "pairs",
+            "mixed-halves",
+            "mixed-pairs",
+            "no-sign",
+            "halves-back",
+            "pairs-back",
+        ):
             back = pairing.endswith("-back")
-            for along, letter in ((axis, "T"), *((i, c) for i, c in enumerate(layout[:-1]) if c != "T")):
+            for along, letter in (
+                (axis, "T"),
+                *((i, c) for i, c in enumerate(layout[:-1]) if c != "T"),
+            ):
                 if back:
                     moved = np.moveaxis(x, along, -2)
                     expected = np.moveaxis(
-                        rotate(moved, -np.arange(moved.shape[-2]), pairing.removesuffix("-back"), 10000.0), -2, along
+                        rotate(
+                            moved,
+                            -np.arange(moved.shape[-2]),
+                            pairing.removesuffix("-back"),
+                            10000.0,
+                        ),
+                        -2,
+                        along,
                     )
                 else:
                     expected = rotated(pairing, along, doubled)
@@ -506,7 +598,9 @@ def _rotation(subject: Subject, names: list[str], layout: str, tables: Mapping[s
     return None
 
 
-def _by_property(subject: Subject, names: list[str], layout: str, tables: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _by_property(
+    subject: Subject, names: list[str], layout: str, tables: Mapping[str, Any]
+) -> tuple[str, ...] | None:
     """What the laws of rotation say: a vector keeps its norm, and q·k depends on the distance."""
     rng = np.random.default_rng(6)
     axis = layout.index("T")
@@ -522,13 +616,17 @@ def _by_property(subject: Subject, names: list[str], layout: str, tables: Mappin
     if np.allclose(q, q[:1]):
         return ("rotary-axis",)
     products = q @ k.T
-    level = all(np.allclose(np.diag(products, n), np.diag(products, n)[0]) for n in range(-T + 2, T - 1))
+    level = all(
+        np.allclose(np.diag(products, n), np.diag(products, n)[0]) for n in range(-T + 2, T - 1)
+    )
     if not np.allclose(norms, norms[0]) or not level:
         return ("rotary-pairing",)
     return None
 
 
-def _offset(subject: Subject, names: list[str], layout: str, tables: Mapping[str, Any], answer: Answer) -> None:
+def _offset(
+    subject: Subject, names: list[str], layout: str, tables: Mapping[str, Any], answer: Answer
+) -> None:
     """Whether a position that is passed moves the rotation."""
     place = next((p for p in subject.parameters if p.role in ("position", "cache")), None)
     if place is None or (isinstance(tables.get(place.name), np.ndarray)):
@@ -581,7 +679,13 @@ def _tables_of_rotary(subject: Subject, source: Source, answer: Answer) -> None:
             arguments[p.name] = np.arange(T)
         else:
             arguments[p.name] = T
-    options = [arguments, {k: (np.zeros((B, T, D)) if isinstance(v, np.ndarray) and v.ndim == 4 else v) for k, v in arguments.items()}]
+    options = [
+        arguments,
+        {
+            k: (np.zeros((B, T, D)) if isinstance(v, np.ndarray) and v.ndim == 4 else v)
+            for k, v in arguments.items()
+        },
+    ]
     result: Any = None
     error: Exception | None = None
     for option in options:
@@ -592,12 +696,20 @@ def _tables_of_rotary(subject: Subject, source: Source, answer: Answer) -> None:
             error = raised
     if result is None:
         raise error or Refused("check.no-call", names="")
-    arrays = [np.asarray(a) for a in (result if isinstance(result, tuple) else (result,)) if isinstance(a, np.ndarray)]
+    arrays = [
+        np.asarray(a)
+        for a in (result if isinstance(result, tuple) else (result,))
+        if isinstance(a, np.ndarray)
+    ]
     if not arrays:
         raise Refused("check.no-call", names="")
     flat = [a.reshape([n for n in a.shape if n != 1]) for a in arrays]
     if len(flat) == 1 and flat[0].ndim == 3:
-        flat = [flat[0][0], flat[0][1]] if flat[0].shape[0] == 2 else [flat[0][..., 0], flat[0][..., 1]]
+        flat = (
+            [flat[0][0], flat[0][1]]
+            if flat[0].shape[0] == 2
+            else [flat[0][..., 0], flat[0][..., 1]]
+        )
     if np.iscomplexobj(flat[0]):
         flat = [flat[0].real, flat[0].imag]
     cos = flat[0][:T]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from regard.diagnosis import encodings, rounds
+from regard.diagnosis import subject as subjects
 from regard.diagnosis.judge import Base, Failure, Judge
 from regard.diagnosis.lines import line_of, mend_of
 from regard.diagnosis.masks import MaskAnswer, RuleAnswer, answer, rule_answer, window_faults
@@ -54,15 +55,23 @@ class Outcome:
 def examine(thing: Any, said: Mapping[str, Any]) -> Outcome:
     """Examines a callable, class or instance; or ``(path, name)`` of one in a file."""
     file = ""
+    subjects.START = said.get("seed", 0)
     if isinstance(thing, tuple):
         path, name = Path(thing[0]), thing[1]
         file = str(path)
         try:
             thing, source = load_file(path, name)
         except Refused as refused:
-            return Outcome("unknown", name, undetermined=[(refused.key, dict(refused.values))], file=file)
+            return Outcome(
+                "unknown", name, undetermined=[(refused.key, dict(refused.values))], file=file
+            )
         except Exception as error:  # whatever somebody's file may raise
-            return Outcome("error", name, undetermined=[("check.file-raises", {"error": _short(error)})], file=file)
+            return Outcome(
+                "error",
+                name,
+                undetermined=[("check.file-raises", {"error": _short(error)})],
+                file=file,
+            )
     else:
         source = source_of(thing)
         name = getattr(thing, "__name__", type(thing).__name__)
@@ -78,9 +87,16 @@ def examine(thing: Any, said: Mapping[str, Any]) -> Outcome:
     try:
         subject = build(thing, source, said.get("init"), Sizes())
     except Refused as refused:
-        return Outcome("unknown", name, undetermined=[(refused.key, dict(refused.values))], file=file)
+        return Outcome(
+            "unknown", name, undetermined=[(refused.key, dict(refused.values))], file=file
+        )
     except Exception as error:  # whatever somebody's constructor may raise
-        return Outcome("unknown", name, undetermined=[("check.init-raises", {"name": name, "error": _short(error)})], file=file)
+        return Outcome(
+            "unknown",
+            name,
+            undetermined=[("check.init-raises", {"name": name, "error": _short(error)})],
+            file=file,
+        )
     outcome = _attention(subject, said)
     outcome.file = file
     return outcome
@@ -104,13 +120,22 @@ def _add(
 
 
 def _hit(outcome: Outcome, source: Source, hit: rounds.Hit) -> None:
-    _add(outcome, source, hit.fault, hit.risk, hit.key, hit.values, hit.error_with, hit.error_of_right)
+    _add(
+        outcome,
+        source,
+        hit.fault,
+        hit.risk,
+        hit.key,
+        hit.values,
+        hit.error_with,
+        hit.error_of_right,
+    )
 
 
 def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
     judge = Judge(subject, said)
     outcome = Outcome("right", subject.name)
-    base = judge.base(seed=0)
+    base = judge.base(seed=said.get("seed", 0))
     if base is None:
         return _uncalled(judge, outcome)
     outcome.how = _how(judge, base)
@@ -136,7 +161,9 @@ def _how(judge: Judge, base: Base) -> dict[str, Any]:
             call.append(f"{p.name}: {'×'.join(map(str, shape))}")
         elif p.name in base.setup.arguments or p.name in base.fixed:
             value = {**base.setup.arguments, **base.fixed}[p.name]
-            call.append(f"{p.name}: {_shape_of(value)}" if _shape_of(value) else f"{p.name}={value}")
+            call.append(
+                f"{p.name}: {_shape_of(value)}" if _shape_of(value) else f"{p.name}={value}"
+            )
     return {
         "layout": base.setup.layout, "form": base.setup.form, "init": given, "call": ", ".join(call),
         "heads": case.heads, "library": subject.library, "dtype": subject.dtype,
@@ -155,7 +182,10 @@ def _shape_of(value: Any) -> str:
     return ""
 
 
-_SHAPES = re.compile(r"shape|size|dimension|broadcast|mat1|mat2|matmul|einsum|operand|align|multiply|inhomogeneous|unpack", re.IGNORECASE)
+_SHAPES = re.compile(
+    r"shape|size|dimension|broadcast|mat1|mat2|matmul|einsum|operand|align|multiply|inhomogeneous|unpack",
+    re.IGNORECASE,
+)
 
 
 def _uncalled(judge: Judge, outcome: Outcome) -> Outcome:
@@ -170,15 +200,30 @@ def _uncalled(judge: Judge, outcome: Outcome) -> Outcome:
     key = "check.shapes" if outcome.verdict == "error" else "check.call-raises"
     line = first.line or 0
     outcome.undetermined.append(
-        (key, {"line": line, "code": judge.subject.source.at(first.line), "shapes": first.shapes or "–", "error": first.text})
+        (
+            key,
+            {
+                "line": line,
+                "code": judge.subject.source.at(first.line),
+                "shapes": first.shapes or "–",
+                "error": first.text,
+            },
+        )
     )
     flat = re.findall(r"(\w[\w.]*) \((\d+),\)", first.shapes)
     for name, size in flat:
         root = int(round(int(size) ** 0.5))
         if root * root == int(size) and root > 1:
-            outcome.undetermined.append(("check.flat-weights", {"name": name, "size": size, "n": root}))
+            outcome.undetermined.append(
+                ("check.flat-weights", {"name": name, "size": size, "n": root})
+            )
     if first.setup is not None:
-        outcome.how = {"layout": first.setup.layout, "form": first.setup.form, "call": "", "init": {}}
+        outcome.how = {
+            "layout": first.setup.layout,
+            "form": first.setup.form,
+            "call": "",
+            "init": {},
+        }
     return outcome
 
 
@@ -235,16 +280,43 @@ def _name_base(judge: Judge, base: Base, outcome: Outcome) -> None:
     found = judge.found
     case = base.setup.case
     weighted = any(w.q is not None for w in case.weights)
-    if weighted and case.heads > 1 and all(w.o is None for w in case.weights) and not _elsewhere(judge):
-        _add(outcome, source, "output-projection-missing", False, "check.evidence-no-output", {"heads": case.heads}, best.error, 1.0)
+    if (
+        weighted
+        and case.heads > 1
+        and all(w.o is None for w in case.weights)
+        and not _elsewhere(judge)
+    ):
+        _add(
+            outcome,
+            source,
+            "output-projection-missing",
+            False,
+            "check.evidence-no-output",
+            {"heads": case.heads},
+            best.error,
+            1.0,
+        )
     if found.shared:
-        _add(outcome, source, "projection-shared", False, "check.evidence-shared", {"heads": case.heads, "width": case.q.shape[-1] // case.heads}, best.error, 1.0)
+        _add(
+            outcome,
+            source,
+            "projection-shared",
+            False,
+            "check.evidence-shared",
+            {"heads": case.heads, "width": case.q.shape[-1] // case.heads},
+            best.error,
+            1.0,
+        )
     if "rotary" in judge.hints and best.steps.get("rotary") is None and _rotates(judge):
-        _add(outcome, source, "rotary-axis", False, "check.evidence-no-rotation", {}, best.error, 1.0)
+        _add(
+            outcome, source, "rotary-axis", False, "check.evidence-no-rotation", {}, best.error, 1.0
+        )
     hit = rounds.no_gradient(judge, base)
     if hit is not None:
         _hit(outcome, source, hit)
-    outcome.choices += [n for n in best.notes if n in _CHOICES and not (n == "rescaled" and judge.random)]
+    outcome.choices += [
+        n for n in best.notes if n in _CHOICES and not (n == "rescaled" and judge.random)
+    ]
     outcome.how["rule"] = best.steps.get("rule", "none")
 
 
@@ -286,10 +358,20 @@ def scaled_twice(source: Source) -> bool:
     for _, text in source.code:
         if re.match(r"\s*(?:def|class|import|from)\b", text):
             continue
-        sites += len(re.findall(r"(?:/|\*)=?\s*\(?(?:\w+\.)*(?:sqrt\s*\(|scal(?:e|ing)\b)|\*\*\s*\(?\s*-?\s*\(?\s*(?:0?\.5|1\s*/\s*2)|scaled_dot_product_attention\s*\(|(?:math|np|torch)\.pow\(.*0?\.5", text))
+        sites += len(
+            re.findall(
+                r"(?:/|\*)=?\s*\(?(?:\w+\.)*(?:sqrt\s*\(|scal(?:e|ing)\b)|\*\*\s*\(?\s*-?\s*\(?\s*(?:0?\.5|1\s*/\s*2)|scaled_dot_product_attention\s*\(|(?:math|np|torch)\.pow\(.*0?\.5",
+                text,
+            )
+        )
     defined = source.line(r"^\s*(?:self\.)?\w*scal\w*\s*=")
     if defined is not None and sites:
-        sites -= 1 if re.search(r"sqrt|\*\*", source.at(defined)) and re.search(r"(?:/|\*)=?\s*(?:self\.)?scal", source.joined) else 0
+        sites -= (
+            1
+            if re.search(r"sqrt|\*\*", source.at(defined))
+            and re.search(r"(?:/|\*)=?\s*(?:self\.)?scal", source.joined)
+            else 0
+        )
     return sites >= 2
 
 
@@ -302,9 +384,13 @@ def unscaled_on_purpose(source: Source, judge: Judge) -> bool:
         return True
     if re.search(r"T5", judge.subject.name):
         return True
-    return source.line(
-        r"(?:weight|W_?q\w*|w_?q\w*)(?:\.data)?(?:\.mul_|\.div_|\s*\*=|\s*/=).*|(?:W_?q|w_?q|q_proj|query)\w*.*=.*(?:\*\*\s*-0?\.5|/\s*(?:np|math)\.sqrt\((?:self\.)?(?:head_dim|d_k|d_head)\))"
-    ) is not None and source.line(r"scal|sqrt|\*\*\s*\(?-") is not None
+    return (
+        source.line(
+            r"(?:weight|W_?q\w*|w_?q\w*)(?:\.data)?(?:\.mul_|\.div_|\s*\*=|\s*/=).*|(?:W_?q|w_?q|q_proj|query)\w*.*=.*(?:\*\*\s*-0?\.5|/\s*(?:np|math)\.sqrt\((?:self\.)?(?:head_dim|d_k|d_head)\))"
+        )
+        is not None
+        and source.line(r"scal|sqrt|\*\*\s*\(?-") is not None
+    )
 
 
 def _elsewhere(judge: Judge) -> bool:
@@ -316,9 +402,12 @@ def _elsewhere(judge: Judge) -> bool:
     ):
         return True
     name = judge.subject.name
-    return re.search(rf"\b{re.escape(name)}\(", source.others) is not None and re.search(
-        r"Linear\(|self\.(?:output|out|dense|proj|o_proj|W_?o)\b", source.others
-    ) is not None or re.search(r"class \w*SelfOutput\b", source.others) is not None
+    return (
+        re.search(rf"\b{re.escape(name)}\(", source.others) is not None
+        and re.search(r"Linear\(|self\.(?:output|out|dense|proj|o_proj|W_?o)\b", source.others)
+        is not None
+        or re.search(r"class \w*SelfOutput\b", source.others) is not None
+    )
 
 
 def _rotates(judge: Judge) -> bool:
@@ -338,7 +427,11 @@ def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
     if rule is not None:
         given = rule.given
         for fault in rule.faults:
-            key = "check.evidence-causal-missing" if fault == "causal-missing" else "check.evidence-reproduced"
+            key = (
+                "check.evidence-causal-missing"
+                if fault == "causal-missing"
+                else "check.evidence-reproduced"
+            )
             error = rule.explanation.error if rule.explanation is not None else np.inf
             _add(outcome, source, fault, False, key, {}, error, rule.error_of_right)
         if rule.explanation is None and not rule.faults:
@@ -360,8 +453,16 @@ def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
         if found.faults == ("mask-ignored",) and not known_parameter(p.name):
             continue  # its name leaves open what it masks
         for fault in found.faults:
-            key = {"mask-ignored": "check.evidence-ignored", "mask-inverted": "check.evidence-inverted", "mask-nan": "check.evidence-nan"}.get(fault, "check.evidence-reproduced")
-            values = {"meaning": found.meaning or "", "stated": found.stated or ""} if fault == "mask-inverted" else {}
+            key = {
+                "mask-ignored": "check.evidence-ignored",
+                "mask-inverted": "check.evidence-inverted",
+                "mask-nan": "check.evidence-nan",
+            }.get(fault, "check.evidence-reproduced")
+            values = (
+                {"meaning": found.meaning or "", "stated": found.stated or ""}
+                if fault == "mask-inverted"
+                else {}
+            )
             error = found.explanation.error if found.explanation is not None else np.inf
             _add(outcome, source, fault, False, key, values, error, found.error_of_right)
         if found.explanation is None and not found.faults:
@@ -396,4 +497,13 @@ def _missing_causality(judge: Judge, base: Base, outcome: Outcome, rule: RuleAns
         return
     far = judge.far(base.setup, base.observed)
     right = far(compute(base.setup.case, {**best.steps, "rule": "causal"}))
-    _add(outcome, judge.subject.source, "causal-missing", False, "check.evidence-causal-missing", {}, best.error, right)
+    _add(
+        outcome,
+        judge.subject.source,
+        "causal-missing",
+        False,
+        "check.evidence-causal-missing",
+        {},
+        best.error,
+        right,
+    )

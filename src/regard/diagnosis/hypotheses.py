@@ -70,7 +70,9 @@ class Explanation:
         return sum(d.cost for d in self.deviations)
 
 
-def _d(step: str, value: Any, *faults: str, cost: float = 1.0, tier: int = 3, note: str = "") -> Deviation:
+def _d(
+    step: str, value: Any, *faults: str, cost: float = 1.0, tier: int = 3, note: str = ""
+) -> Deviation:
     return Deviation(((step, value),), faults, cost, tier, note)
 
 
@@ -118,7 +120,15 @@ def scale_deviations(factors: dict[str, float]) -> list[Deviation]:
         if any(math.isclose(factors[name], other) for other in seen):
             continue
         seen.append(factors[name])
-        rare = name not in ("one", "model-root", "width", "inverted", "half", "queries-root", "heads-root")
+        rare = name not in (
+            "one",
+            "model-root",
+            "width",
+            "inverted",
+            "half",
+            "queries-root",
+            "heads-root",
+        )
         found.append(_d("scale", name, *faults, cost=1.2 if rare else 1.0, tier=2 if rare else 3))
     return found
 
@@ -133,11 +143,20 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
     axes = [("queries", "softmax-axis"), ("none", "softmax-missing"), ("single", "softmax-single"),
             ("matrix", "softmax-heads")]  # fmt: skip
     if case.heads > 1:
-        axes += [("heads", "softmax-heads"), ("sample", "softmax-heads"), ("flat-heads", "softmax-heads")]
+        axes += [
+            ("heads", "softmax-heads"),
+            ("sample", "softmax-heads"),
+            ("flat-heads", "softmax-heads"),
+        ]
     if case.q.shape[0] > 1:
         axes += [("batch", "softmax-axis"), ("all", "softmax-heads")]
     found += [
-        _d("axis", axis, fault, tier=3 if axis in ("queries", "none", "heads", "batch", "matrix") else 2)
+        _d(
+            "axis",
+            axis,
+            fault,
+            tier=3 if axis in ("queries", "none", "heads", "batch", "matrix") else 2,
+        )
         for axis, fault in axes
     ]
     if form != "self" or weighted:
@@ -188,9 +207,7 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
             found.append(_d("sequence", "batch", "batch-as-sequence"))
     found.append(_d("around", "residual", cost=0.3, tier=1, note="residual"))
     if case.norm is not None:
-        found += [
-            _d("around", how, cost=0.3, note=how) for how in ("pre", "pre-residual", "post")
-        ]
+        found += [_d("around", how, cost=0.3, note=how) for how in ("pre", "pre-residual", "post")]
     if "rotary" in hints:
         found += [
             _d("rotary", (pairing, "time"), cost=0.2, note=f"rotary-{pairing}")
@@ -272,9 +289,7 @@ def rule_deviations(case: Case, *, window: bool, code: str = "") -> list[Deviati
         for place, fault in places(code):
             tier = 3 if rule == "causal" and isinstance(place, str) else 2
             found.append(
-                Deviation(
-                    (("rule", rule), ("place", place)), (*faults, fault), cost + 1.0, tier
-                )
+                Deviation((("rule", rule), ("place", place)), (*faults, fault), cost + 1.0, tier)
             )
     return found
 

@@ -40,7 +40,9 @@ def run(work: Callable[[], Any], seconds: float) -> Any:
     reader, writer = os.pipe()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that threads and forks mix badly: the child starts none
+            warnings.simplefilter(
+                "ignore"
+            )  # that threads and forks mix badly: the child starts none
             child = os.fork()
         if child == 0:
             os.close(reader)

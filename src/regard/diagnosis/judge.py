@@ -32,7 +32,9 @@ from regard.diagnosis.subject import Subject
 from regard.diagnosis.weights import Found, entries_of
 from regard.diagnosis.weights import read as read_weights
 
-_DRAWS = re.compile(r"randn|\.rand\(|\.normal\(|\.uniform\(|standard_normal|random\.random|nn\.Linear\(")
+_DRAWS = re.compile(
+    r"randn|\.rand\(|\.normal\(|\.uniform\(|standard_normal|random\.random|nn\.Linear\("
+)
 SECONDS = 4.0
 """How long all searches of one examination may take together."""
 HALF = 1e-2
@@ -109,7 +111,8 @@ class Judge:
         """How far two equal calls differ in evaluation."""
         self._settled = False
         switched_off = any(
-            getattr(subject.owner, name, None) is False for name in ("causal", "is_causal", "masked", "autoregressive")
+            getattr(subject.owner, name, None) is False
+            for name in ("causal", "is_causal", "masked", "autoregressive")
         )
         self.causal = bool(said.get("causal")) or (
             not switched_off and means_causal(subject.source, subject.name)
@@ -138,7 +141,9 @@ class Judge:
             with recording(subject.owner) as record:
                 subject.run(arguments)
             entries = drawn_entries(record, subject.source)
-            found = read_weights(entries, (), subject.sizes.heads if subject.role("heads") else 1, 1, None)
+            found = read_weights(
+                entries, (), subject.sizes.heads if subject.role("heads") else 1, 1, None
+            )
             if found.width_in is not None:
                 self.found = found
                 return True
@@ -149,7 +154,13 @@ class Judge:
             for value in (HIGH, LOW):
                 subject.keep = value
                 a, b = (output_of(subject.run(arguments, n)) for n in (1, 2))
-                if a is not None and b is not None and np.array_equal(a, b) and a.any() and np.isfinite(a).all():
+                if (
+                    a is not None
+                    and b is not None
+                    and np.array_equal(a, b)
+                    and a.any()
+                    and np.isfinite(a).all()
+                ):
                     self.random = float(np.abs(one - two).max() / (np.abs(one).max() + 1e-300))
                     break
             else:
@@ -190,7 +201,12 @@ class Judge:
                 break
             if setup.layout in explained_in:
                 continue
-            if layout is not None and setup.layout != layout and best is not None and self._stated(layout):
+            if (
+                layout is not None
+                and setup.layout != layout
+                and best is not None
+                and self._stated(layout)
+            ):
                 break
             for fixed in self.neutral(setup):
                 answer = self.call(setup, fixed)
@@ -209,7 +225,9 @@ class Judge:
                 first = first or base
                 if base.best is None and time.process_time() < self.deadline:
                     continue
-                if base.best is not None and (best is None or base.best.cost < best.best.cost - 0.3):  # type: ignore[union-attr]
+                if base.best is not None and (
+                    best is None or base.best.cost < best.best.cost - 0.3
+                ):  # type: ignore[union-attr]
                     best = base
                 if base.best is not None:
                     if not set(base.best.faults) & OF_LAYOUT:
@@ -224,12 +242,20 @@ class Judge:
 
         if not (self.said.get("layout") or stated_layout(self.subject.source)):
             return False
-        return layouts_of(self.subject, weighted=layout not in HEADED, said=self.said.get("layout"))[0] == layout
+        return (
+            layouts_of(self.subject, weighted=layout not in HEADED, said=self.said.get("layout"))[0]
+            == layout
+        )
 
     def prepared(self, seed: int, queries: int, keys: int) -> Any:
         """The setups, with what the judge knows of windows and biases added to their cases."""
         for setup in setups(
-            self.subject, self.found, said=self.said.get("layout"), seed=seed, queries=queries, keys=keys
+            self.subject,
+            self.found,
+            said=self.said.get("layout"),
+            seed=seed,
+            queries=queries,
+            keys=keys,
         ):
             case = replace(setup.case, window=self.window(), biases=self.biases(setup.case))
             yield replace(setup, case=case)
@@ -246,7 +272,9 @@ class Judge:
             if size_role(name) == "window" and isinstance(value, int):
                 return value
         for name in ("window", "window_size", "w", "sliding_window", "left"):
-            value = getattr(self.subject.owner, name, None) if self.subject.owner is not None else None
+            value = (
+                getattr(self.subject.owner, name, None) if self.subject.owner is not None else None
+            )
             if isinstance(value, int) and not isinstance(value, bool):
                 return value
         parameter = self.subject.role("window")
@@ -273,9 +301,17 @@ class Judge:
         """Masks that may hide nothing: none at all, else all ones, else all zeros."""
         fixed: dict[str, Any] = {}
         causal = self.subject.role("causal")
-        if causal is not None and causal.default is not None and isinstance(causal.default, bool | int):
+        if (
+            causal is not None
+            and causal.default is not None
+            and isinstance(causal.default, bool | int)
+        ):
             fixed[causal.name] = bool(self.said.get("causal", False)) and causal.default or False
-        masks = [p for p in self.subject.parameters if p.role in ("mask", "pad", "lengths") and p.required]
+        masks = [
+            p
+            for p in self.subject.parameters
+            if p.role in ("mask", "pad", "lengths") and p.required
+        ]
         if not masks:
             return [fixed]
         t, s, b = setup.case.q.shape[-2], setup.case.k.shape[-2], setup.batch
@@ -284,7 +320,15 @@ class Judge:
             for value in (1, 0):
                 for shape in ((t, s), (b, t, s), (b, 1, t, s), (b, s), (b, 1, 1, s)):
                     options.append(
-                        {**fixed, **{p.name: np.full(b, s) if p.role == "lengths" else np.full(shape, value, kind) for p in masks}}
+                        {
+                            **fixed,
+                            **{
+                                p.name: np.full(b, s)
+                                if p.role == "lengths"
+                                else np.full(shape, value, kind)
+                                for p in masks
+                            },
+                        }
                     )
         return options
 
@@ -339,7 +383,9 @@ class Judge:
             tolerance = SINGLE if fits else tolerance
         if not fits and output.dtype == np.float16:
             tolerance = HALF
-            fits = explain([observation], [], readings=len(setup.case.weights), tolerance=HALF, most=0)
+            fits = explain(
+                [observation], [], readings=len(setup.case.weights), tolerance=HALF, most=0
+            )
         return Base(setup, fits, output, result, tolerance, fixed)
 
 
@@ -355,7 +401,16 @@ def _model(subject: Subject) -> int | None:
         if size_role(name) == "model_dim" and isinstance(value, int):
             return value
     owner = subject.owner
-    for name in ("embed_size", "d_model", "embed_dim", "n_embd", "dim", "hidden_size", "emb_dim", "model_dim"):
+    for name in (
+        "embed_size",
+        "d_model",
+        "embed_dim",
+        "n_embd",
+        "dim",
+        "hidden_size",
+        "emb_dim",
+        "model_dim",
+    ):
         value = getattr(owner, name, None)
         if isinstance(value, int):
             return value
@@ -364,7 +419,9 @@ def _model(subject: Subject) -> int | None:
 
 def _failure(setup: Setup | None, error: Exception, subject: Subject) -> Failure:
     """The failure with the last of the subject's own lines, and the shapes that stand in it."""
-    frames = [f for f in traceback.walk_tb(error.__traceback__) if _own(f[0].f_code.co_filename, subject)]
+    frames = [
+        f for f in traceback.walk_tb(error.__traceback__) if _own(f[0].f_code.co_filename, subject)
+    ]
     if not frames:
         return Failure(setup, error, None, "")
     frame, line = frames[-1]
@@ -383,6 +440,8 @@ def _failure(setup: Setup | None, error: Exception, subject: Subject) -> Failure
 def _own(filename: str, subject: Subject) -> bool:
     code = getattr(subject.call, "__code__", None)
     if code is None and subject.owner is not None:
-        method = getattr(type(subject.owner), "forward", None) or getattr(type(subject.owner), "__call__", None)
+        method = getattr(type(subject.owner), "forward", None) or getattr(
+            type(subject.owner), "__call__", None
+        )
         code = getattr(method, "__code__", None)
     return code is not None and filename == code.co_filename

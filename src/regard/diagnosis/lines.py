@@ -9,9 +9,7 @@ from regard.diagnosis.source import Source
 _SOFTMAX = r"softmax\s*\(|Softmax\(|exp\("
 _PRODUCT = r"@|matmul|einsum|bmm|\.dot\("
 _MASKING = r"masked_fill|where\(|mask\b.*\*|\*.*mask\b|\[[^\]]*mask[^\]]*\]\s*=|\+\s*\(?.*mask|mask"
-_SCALING = (
-    r"sqrt\s*\(|\*\*\s*\(?\s*-?\s*\(?\s*(?:0?\.5|1\s*/\s*2)|scal(?:e|ing)\b|math\.pow|rsqrt"
-)
+_SCALING = r"sqrt\s*\(|\*\*\s*\(?\s*-?\s*\(?\s*(?:0?\.5|1\s*/\s*2)|scal(?:e|ing)\b|math\.pow|rsqrt"
 
 PATTERNS: dict[str, tuple[str, ...]] = {
     "scale-model-dim": (
@@ -115,7 +113,9 @@ def _after(source: Source) -> int | None:
 
 
 def _nonlinear(source: Source) -> int | None:
-    pattern = r"(?:relu|gelu|tanh|sigmoid|silu|elu|leaky_relu|softplus|maximum|ReLU|GELU|Tanh|Sigmoid)"
+    pattern = (
+        r"(?:relu|gelu|tanh|sigmoid|silu|elu|leaky_relu|softplus|maximum|ReLU|GELU|Tanh|Sigmoid)"
+    )
     for n, text in source.code:
         if re.search(pattern, text) and not re.match(r"\s*(?:def|class|import|from)\b", text):
             return n
@@ -182,7 +182,17 @@ def mend_of(source: Source, fault: str, line: int | None) -> str | None:
 
 
 def _width_name(source: Source) -> str:
-    for name in ("self.head_dim", "self.d_k", "self.head_size", "self.d_head", "self.dim_head", "head_dim", "d_k", "d_head", "head_size"):
+    for name in (
+        "self.head_dim",
+        "self.d_k",
+        "self.head_size",
+        "self.d_head",
+        "self.dim_head",
+        "head_dim",
+        "d_k",
+        "d_head",
+        "head_size",
+    ):
         if re.search(rf"(?<![\w.]){re.escape(name)}\b", source.joined):
             return name
     for pattern in (r"\b([qQ]|quer(?:y|ies))\b", r"\b([kK]|keys?)\b"):

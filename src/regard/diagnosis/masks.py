@@ -54,7 +54,12 @@ def pattern(rng: np.random.Generator, shape: Sequence[int]) -> Array:
 
 def _shapes(judge: Judge, base: Base, p: Parameter) -> Iterator[tuple[int, ...]]:
     """Canonical shapes (B, 1, T, S) paired with what the subject is given, the likeliest first."""
-    t, s, b, h = base.setup.case.q.shape[-2], base.setup.case.k.shape[-2], base.setup.batch, base.setup.case.heads
+    t, s, b, h = (
+        base.setup.case.q.shape[-2],
+        base.setup.case.k.shape[-2],
+        base.setup.batch,
+        base.setup.case.heads,
+    )
     letters = {"B": b, "T": t, "S": s, "H": h, "1": 1}
     prose = about_masks(judge.subject.source, p.name)
     for word in re.findall(r"[\(\[]\s*([\w\s,]+?)\s*,?\s*[\)\]]", prose):
@@ -102,7 +107,11 @@ def canonical(given: Array, t: int, s: int, batch: int) -> Array | None:
     if n == 1:
         return given[None, None, None]
     if n == 2:
-        return given[None, None] if given.shape[0] == t and given.shape[0] != batch else given[:, None, None]
+        return (
+            given[None, None]
+            if given.shape[0] == t and given.shape[0] != batch
+            else given[:, None, None]
+        )
     if n == 3:
         return given[:, None] if given.shape[0] in (1, batch) else None
     return given
@@ -201,14 +210,29 @@ def _one(
         nothing = Deviation((("meaning", "ignored"),), ("mask-ignored",))
         assert base.best is not None
         told = Explanation((*base.best.deviations, nothing), base.best.error)
-        return MaskAnswer(p.name, "ignored", stated, told, ("mask-ignored",), shape, kind, ones, {p.name: given}, 1.0)
+        return MaskAnswer(
+            p.name,
+            "ignored",
+            stated,
+            told,
+            ("mask-ignored",),
+            shape,
+            kind,
+            ones,
+            {p.name: given},
+            1.0,
+        )
     masked = replace(case, allowed=ones)
     assert base.best is not None
     fixed = tuple(d for d in base.best.deviations)
     pad = ones.shape[-2] == 1 and t > 1
     if not np.isfinite(output).all():
         return _not_finite(judge, p, output, stated, kind, given)
-    deviations = [d for d in mask_deviations(judge.subject.source.joined) if _makes_sense(d, pad, masked.heads, b)]
+    deviations = [
+        d
+        for d in mask_deviations(judge.subject.source.joined)
+        if _makes_sense(d, pad, masked.heads, b)
+    ]
     rules = {s for d in fixed for s, _ in d.changes}
     if "place" in rules:  # the subject's own rule acts in the same place
         deviations = [_without_place(d) for d in deviations]
@@ -219,7 +243,9 @@ def _one(
     fits = [f for f in fits if f.steps.get("meaning") is not None]
     if not fits and "rule" in rules:  # a mask that takes the place of the subject's own rule
         alone = tuple(d for d in fixed if "rule" not in d.steps)
-        plain = [d for d in mask_deviations() if not d.faults and _makes_sense(d, pad, masked.heads, b)]
+        plain = [
+            d for d in mask_deviations() if not d.faults and _makes_sense(d, pad, masked.heads, b)
+        ]
         fits = explain(
             [(masked, judge.far(base.setup, output))], plain, base=alone,
             tolerance=max(base.tolerance, ROUNDING), most=1,
@@ -240,7 +266,9 @@ def _one(
         if as_bias is not None and as_bias.explanation is not None and not as_bias.faults:
             return replace(as_bias, meaning="additive", stated=None)
     right = judge.far(base.setup, output)(_right(masked, best, stated))
-    return MaskAnswer(p.name, meaning, stated, best, faults, shape, kind, ones, {p.name: given}, right)
+    return MaskAnswer(
+        p.name, meaning, stated, best, faults, shape, kind, ones, {p.name: given}, right
+    )
 
 
 def _right(masked: Any, best: Explanation, stated: str | None) -> Array:
@@ -261,7 +289,9 @@ def _makes_sense(d: Deviation, pad: bool, heads: int, batch: int) -> bool:
 
 def _without_place(d: Deviation) -> Deviation:
     kept = tuple((s, v) for s, v in d.changes if s != "place")
-    faults = tuple(f for f in d.faults if f in ("mask-on-queries", "mask-head-order", "mask-ignored"))
+    faults = tuple(
+        f for f in d.faults if f in ("mask-on-queries", "mask-head-order", "mask-ignored")
+    )
     return replace(d, changes=kept, faults=faults)
 
 
@@ -281,7 +311,19 @@ def _not_finite(
         faults = ("mask-nan",)
     elif filled_after_softmax(judge):
         faults = ("mask-after-softmax",)
-    return MaskAnswer(p.name, None, stated, None, faults, given.shape, kind, None, {p.name: given}, np.inf, "not-finite")
+    return MaskAnswer(
+        p.name,
+        None,
+        stated,
+        None,
+        faults,
+        given.shape,
+        kind,
+        None,
+        {p.name: given},
+        np.inf,
+        "not-finite",
+    )
 
 
 def filled_after_softmax(judge: Judge) -> bool:

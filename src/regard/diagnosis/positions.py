@@ -55,8 +55,18 @@ def sinusoids(length: int, width: int, bases: tuple[float, ...] = (10000.0,)) ->
         (4 * i / width, 4 * i / width, ("position-exponent-doubled",), ""),
         (2 * i / width, (2 * i + 1) / width, ("position-cosine-shifted",), ""),
         (2 * i / width, (2 * i + 2) / width, ("position-cosine-shifted",), ""),
-        (4 * i / width, (4 * i + 2) / width, ("position-exponent-doubled", "position-cosine-shifted"), ""),
-        (4 * i / width, (4 * i + 4) / width, ("position-exponent-doubled", "position-cosine-shifted"), ""),
+        (
+            4 * i / width,
+            (4 * i + 2) / width,
+            ("position-exponent-doubled", "position-cosine-shifted"),
+            "",
+        ),
+        (
+            4 * i / width,
+            (4 * i + 4) / width,
+            ("position-exponent-doubled", "position-cosine-shifted"),
+            "",
+        ),
         (i / max(pairs - 1, 1), i / max(pairs - 1, 1), (), "timescales"),
         (2 * i // width, 2 * i // width, ("position-integer",), ""),
         (4 * i // width, 4 * i // width, ("position-exponent-doubled", "position-integer"), ""),
@@ -71,14 +81,25 @@ def sinusoids(length: int, width: int, bases: tuple[float, ...] = (10000.0,)) ->
                 if not math.isclose(base, 10000.0):
                     note_ = "base"
                 for whole in ("none", "angle", "frequency", "divisor", "table"):
-                    more = () if whole == "none" or "position-integer" in faults else ("position-integer",)
+                    more = (
+                        ()
+                        if whole == "none" or "position-integer" in faults
+                        else ("position-integer",)
+                    )
                     if more and start:
                         continue
                     yield from _filled(p, a, b, base, whole, (*faults, *more), note_, width)
 
 
 def _filled(
-    p: Array, a: Array, b: Array, base: float, whole: str, faults: tuple[str, ...], note: str, width: int
+    p: Array,
+    a: Array,
+    b: Array,
+    base: float,
+    whole: str,
+    faults: tuple[str, ...],
+    note: str,
+    width: int,
 ) -> Iterator[Wave]:
     def angle(e: Array) -> Array:
         if whole == "frequency":

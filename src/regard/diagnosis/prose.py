@@ -31,7 +31,9 @@ _ADDITIVE = (
 
 
 def _clauses(text: str) -> list[str]:
-    parts = re.split(r"[;,，。；\n|]|\.(?!\d)|\band\b|\bwhile\b|\bbut\b|\botherwise\b|、|/|\belse\b", text)
+    parts = re.split(
+        r"[;,，。；\n|]|\.(?!\d)|\band\b|\bwhile\b|\bbut\b|\botherwise\b|、|/|\belse\b", text
+    )
     return [p for p in parts if p.strip()]
 
 
@@ -53,7 +55,9 @@ def mask_meaning(text: str) -> str | None:
                 keep = re.search(_KEEP, rest, re.IGNORECASE)
                 action = None
                 if drop and keep:
-                    inside = re.search(r"(?:not|n't|no|never|不)\W*(?:\w+\W+){0,2}$", rest[: keep.start()])
+                    inside = re.search(
+                        r"(?:not|n't|no|never|不)\W*(?:\w+\W+){0,2}$", rest[: keep.start()]
+                    )
                     action = "drop" if inside or drop.start() <= keep.start() else "keep"
                     if re.search(r"non-?pad|not pad|un-?masked|非填充", rest, re.IGNORECASE):
                         action = "keep"
@@ -76,7 +80,9 @@ def about_masks(source: Source, parameter: str) -> str:
     for doc in (*source.docs, *source.comments):
         lines = doc.splitlines() or [doc]
         for n, line in enumerate(lines):
-            if re.search(rf"mask|pad|掩码|遮罩|屏蔽|遮|填充|\b{re.escape(parameter)}\b", line, re.IGNORECASE):
+            if re.search(
+                rf"mask|pad|掩码|遮罩|屏蔽|遮|填充|\b{re.escape(parameter)}\b", line, re.IGNORECASE
+            ):
                 tail = [
                     following
                     for following in lines[n + 1 : n + 3]

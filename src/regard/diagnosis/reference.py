@@ -206,10 +206,22 @@ def _act(steps: Steps, which: str, x: Array) -> Array:
     return ACTIVATIONS[name](x) if which in where else x
 
 
-_PROJECTING = ("weights", "sequence", "qk", "value", "activation", "split", "groups", "rotary", "around")
+_PROJECTING = (
+    "weights",
+    "sequence",
+    "qk",
+    "value",
+    "activation",
+    "split",
+    "groups",
+    "rotary",
+    "around",
+)
 
 
-def projected(case: Case, steps: Steps, memo: dict[Any, Any] | None = None) -> tuple[Array, Array, Array]:
+def projected(
+    case: Case, steps: Steps, memo: dict[Any, Any] | None = None
+) -> tuple[Array, Array, Array]:
     """``_projected``, remembered in ``memo`` by the steps that it reads."""
     if memo is None:
         return _projected(case, steps)

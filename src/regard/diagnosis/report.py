@@ -145,8 +145,7 @@ class Report:
             for key, m in (("check.expected", f.example.right), ("check.came", f.example.came))
         )
         return (
-            f"<h4>{html.escape(head)}</h4><table>{table}</table>"
-            f"<table><tr>{matrices}</tr></table>"
+            f"<h4>{html.escape(head)}</h4><table>{table}</table><table><tr>{matrices}</tr></table>"
         )
 
 
@@ -178,7 +177,9 @@ def _finding(f: Found, lang: Language) -> Finding:
     for name in ("meaning", "stated"):
         if values.get(name) in ("keep", "drop", "additive"):
             values[name] = say(f"check.meaning-{values[name]}", lang)
-    values.update(error=values.get("error", f"{f.error_with_fault:.1g}"), right=f"{f.error_of_right:.2g}")
+    values.update(
+        error=values.get("error", f"{f.error_with_fault:.1g}"), right=f"{f.error_of_right:.2g}"
+    )
     return Finding(
         f.id,
         say(f"fault.{f.id}-says", lang),

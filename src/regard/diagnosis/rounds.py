@@ -108,7 +108,11 @@ def empty_row(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
     if answer.shape[-1] != base.setup.case.k.shape[-2]:
         return None
     allowed[..., -1] = False
-    whole = allowed.ndim == 1 or allowed.shape[-2] == 1 or (allowed.ndim == 2 and answer.shape[0] != base.setup.case.q.shape[-2])
+    whole = (
+        allowed.ndim == 1
+        or allowed.shape[-2] == 1
+        or (allowed.ndim == 2 and answer.shape[0] != base.setup.case.q.shape[-2])
+    )
     if allowed.ndim == 1:
         allowed[:] = False
     elif allowed.ndim == 2:
@@ -133,7 +137,14 @@ def empty_row(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
         return None
     if np.abs(row - zero).max() <= 1e-6 * max(np.abs(row).max(), 1e-6):
         return None
-    return Hit("masked-row", not stated, "check.evidence-empty-mean", {}, 0.0, float(np.abs(row - zero).max()))
+    return Hit(
+        "masked-row",
+        not stated,
+        "check.evidence-empty-mean",
+        {},
+        0.0,
+        float(np.abs(row - zero).max()),
+    )
 
 
 def stated_empty_rows(judge: Judge) -> bool:
@@ -142,7 +153,9 @@ def stated_empty_rows(judge: Judge) -> bool:
         r"(?:fully|completely|entirely|wholly|all)[- ](?:masked|padded|padding|hidden)|whole (?:rows?|sequences?|samples?|sentences?)"
         r"|entire (?:rows?|sequences?|samples?|sentences?)|empty (?:rows?|sequences?|samples?|sentences?)|nothing (?:to attend|visible)|no (?:valid|visible|real) (?:keys?|tokens?)|"
         r"rows? (?:of|with) (?:only|all|nothing but) (?:padding|masked)|整行|全部(?:被)?(?:填充|遮|屏蔽)|空行|全为填充|整句|整个(?:样本|序列)"
-    ) and not judge.subject.source.says(r"(?:never|no|without|must not|not be) (?:\w+ ){0,3}(?:fully|completely|empty|entirely)|至少")
+    ) and not judge.subject.source.says(
+        r"(?:never|no|without|must not|not be) (?:\w+ ){0,3}(?:fully|completely|empty|entirely)|至少"
+    )
 
 
 def _first_row(base: Base, output: Array) -> Array | None:
@@ -216,7 +229,9 @@ def weak_fill(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
     return Hit("mask-too-weak", True, "check.evidence-weak", {"score": 100_000}, 0.0, error)
 
 
-def half(judge: Judge, base: Base, answer: MaskAnswer | None, rule: Mapping[str, Any] | None) -> list[Hit]:
+def half(
+    judge: Judge, base: Base, answer: MaskAnswer | None, rule: Mapping[str, Any] | None
+) -> list[Hit]:
     """What the subject does in float16: an error or NaN that float64 does not have."""
     subject = judge.subject
     hits: list[Hit] = []
@@ -225,7 +240,11 @@ def half(judge: Judge, base: Base, answer: MaskAnswer | None, rule: Mapping[str,
         allowed = _as_given(answer)
         if allowed is not None:
             more[answer.parameter] = _hiding(answer, allowed)
-    masked = answer is not None or rule is not None or (base.best is not None and "rule" in base.best.steps)
+    masked = (
+        answer is not None
+        or rule is not None
+        or (base.best is not None and "rule" in base.best.steps)
+    )
     if not masked:
         return hits
     before = subject.dtype
@@ -244,10 +263,19 @@ def half(judge: Judge, base: Base, answer: MaskAnswer | None, rule: Mapping[str,
     if isinstance(hidden, Exception):
         if re.search(r"overflow|cannot be converted|out of range", str(hidden)):
             hits.append(
-                Hit("mask-half-overflow", not stated, "check.evidence-half-error", {"error": str(hidden).split("\n")[0][:160]}, np.inf, np.inf)
+                Hit(
+                    "mask-half-overflow",
+                    not stated,
+                    "check.evidence-half-error",
+                    {"error": str(hidden).split("\n")[0][:160]},
+                    np.inf,
+                    np.inf,
+                )
             )
     elif np.isnan(hidden).any():
-        hits.append(Hit("mask-half-overflow", not stated, "check.evidence-half-nan", {}, np.inf, np.inf))
+        hits.append(
+            Hit("mask-half-overflow", not stated, "check.evidence-half-nan", {}, np.inf, np.inf)
+        )
     return hits
 
 
@@ -354,7 +382,14 @@ def no_gradient(judge: Judge, base: Base) -> Hit | None:
     except Exception:  # whatever somebody's code may raise
         return None
     if own and all(p.grad is None for p in own):
-        return Hit("output-projection-missing", False, "check.evidence-no-gradient", {"path": path}, 0.0, 1.0)
+        return Hit(
+            "output-projection-missing",
+            False,
+            "check.evidence-no-gradient",
+            {"path": path},
+            0.0,
+            1.0,
+        )
     return None
 
 
@@ -371,7 +406,8 @@ def cached(judge: Judge, base: Base) -> list[Hit]:
     name = setup.names["x"]
     axis = setup.layout.index("T")
     whole = next(
-        (s for s in judge.prepared(0, PREFIX + REST, PREFIX + REST) if s.layout == setup.layout), None
+        (s for s in judge.prepared(0, PREFIX + REST, PREFIX + REST) if s.layout == setup.layout),
+        None,
     )
     if whole is None:
         return []
@@ -462,7 +498,14 @@ def half_refused(judge: Judge) -> Hit | None:
     for failure in judge.failures:
         if re.search(r"without overflow|c10::Half|at::Half", failure.text):
             stated = _casts_to_half(judge)
-            return Hit("mask-half-overflow", not stated, "check.evidence-half-error", {"error": failure.text}, np.inf, np.inf)
+            return Hit(
+                "mask-half-overflow",
+                not stated,
+                "check.evidence-half-error",
+                {"error": failure.text},
+                np.inf,
+                np.inf,
+            )
     return None
 
 
@@ -491,6 +534,13 @@ def fewer_queries(judge: Judge, base: Base, rule: Mapping[str, Any] | None) -> H
             plain = re.search(r"is_causal\s*=", subject.source.joined)
             if plain and not subject.source.says(r"cache|decod|past|缓存|增量"):
                 return None
-            return Hit("causal-misaligned", False, "check.evidence-misaligned", {"queries": 3, "keys": 7}, wrong, right)
+            return Hit(
+                "causal-misaligned",
+                False,
+                "check.evidence-misaligned",
+                {"queries": 3, "keys": 7},
+                wrong,
+                right,
+            )
         return None
     return None

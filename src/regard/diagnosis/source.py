@@ -210,7 +210,9 @@ for _letter, _words in {
     for _word in _words.split():
         _LETTERS[_word] = _letter
 
-_SHAPE = re.compile(r"[\(\[（]\s*([\w\u4e00-\u9fff·*/\. ]+(?:\s*[,，×x]\s*[\w\u4e00-\u9fff·*/\.]+)+)\s*,?\s*[\)\]）]")
+_SHAPE = re.compile(
+    r"[\(\[（]\s*([\w\u4e00-\u9fff·*/\. ]+(?:\s*[,，×x]\s*[\w\u4e00-\u9fff·*/\.]+)+)\s*,?\s*[\)\]）]"
+)
 
 
 def letters(words: Iterable[str]) -> str:
@@ -270,6 +272,8 @@ def stated_layout(source: Source) -> str | None:
         for shape in shapes_in(comment)[:1]:
             if shape in LAYOUTS:
                 return shape
-    if re.search(r"\b(N|B|bs|bsz|batch|batch_size)\s*=\s*\w+\.(shape\[0\]|size\(0\))", source.joined):
+    if re.search(
+        r"\b(N|B|bs|bsz|batch|batch_size)\s*=\s*\w+\.(shape\[0\]|size\(0\))", source.joined
+    ):
         return "BTC"
     return None

@@ -153,8 +153,13 @@ class Subject:
                 self.owner.to(getattr(torch, dtype))
 
 
-def seed(number: int = 0) -> None:
+START = 0
+"""What the generators start from where a subject is loaded and built."""
+
+
+def seed(number: int | None = None) -> None:
     """Every generator that a subject may draw from starts anew."""
+    number = START if number is None else number
     random.seed(number)
     np.random.seed(number)  # noqa: NPY002 - the subject may draw from the global generator
     if torch := sys.modules.get("torch"):
@@ -163,7 +168,11 @@ def seed(number: int = 0) -> None:
 
 def to_numpy(value: Any) -> Any:
     """Arrays of any library as NumPy, containers kept."""
-    if isinstance(value, np.ndarray) or value is None or isinstance(value, bool | int | float | str):
+    if (
+        isinstance(value, np.ndarray)
+        or value is None
+        or isinstance(value, bool | int | float | str)
+    ):
         return value
     if isinstance(value, Mapping):
         return {k: to_numpy(v) for k, v in value.items()}
@@ -190,7 +199,9 @@ def to_numpy(value: Any) -> Any:
 def load_file(path: Path, name: str) -> tuple[Any, Source]:
     """``NAME`` of a Python file, and its source.  Raises what the file raises."""
     text = path.read_text(encoding="utf-8")
-    if re.search(r"^\s*(?:import|from)\s+(?:torch|transformers|x_transformers)\b", text, re.MULTILINE):
+    if re.search(
+        r"^\s*(?:import|from)\s+(?:torch|transformers|x_transformers)\b", text, re.MULTILINE
+    ):
         with contextlib.suppress(ImportError):
             quiet_torch()
     sys.path.insert(0, str(path.parent))
@@ -243,7 +254,8 @@ def library_of(thing: Any, source: Source) -> str:
         if module.startswith("torch") or isinstance(thing, types.BuiltinFunctionType):
             return "torch"
         if re.search(
-            r"\.(?:softmax|masked_fill|transpose\(-?\d, ?-?\d\)|permute|view|unsqueeze)\(", source.joined
+            r"\.(?:softmax|masked_fill|transpose\(-?\d, ?-?\d\)|permute|view|unsqueeze)\(",
+            source.joined,
         ) and not re.search(r"\bnp\.|\bnumpy\b", source.joined):
             return "torch"
     return "numpy"
@@ -299,7 +311,10 @@ def _is_grouped(cls: type, source: Source) -> bool:
         return False
     if any(size_role(n) == "groups" for n in names):
         return True
-    return re.search(r"n_kv_heads?\b|num_kv_heads|num_key_value_heads|kv_heads", source.joined) is not None
+    return (
+        re.search(r"n_kv_heads?\b|num_kv_heads|num_key_value_heads|kv_heads", source.joined)
+        is not None
+    )
 
 
 def _method(owner: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -307,7 +322,17 @@ def _method(owner: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(owner, torch.nn.Module):
         return owner, owner.forward
-    for name in ("forward", "__call__", "call", "attend", "compute", "apply", "run", "attention", "encode"):
+    for name in (
+        "forward",
+        "__call__",
+        "call",
+        "attend",
+        "compute",
+        "apply",
+        "run",
+        "attention",
+        "encode",
+    ):
         method = getattr(owner, name, None)
         if callable(method) and (name != "__call__" or "__call__" in vars(type(owner))):
             return method, method
@@ -387,7 +412,18 @@ def constructor_arguments(
                 arguments[p.name] = _config(p, cls, source, init[p.name], sizes)
             continue
         word = p.name.lower()
-        if word in ("config", "cfg", "args", "params", "hparams", "hp", "conf", "options", "model_args", "opt"):
+        if word in (
+            "config",
+            "cfg",
+            "args",
+            "params",
+            "hparams",
+            "hp",
+            "conf",
+            "options",
+            "model_args",
+            "opt",
+        ):
             arguments[p.name] = _config(p, cls, source, {}, sizes)
             continue
         guess = _size(role, p.name, sizes, roles, p.default)
@@ -452,7 +488,8 @@ def _config(
         ]
         kind = named[0] if named else None
     wanted = re.findall(
-        rf"\b{p.name}\s*(?:\.\s*(\w+)|\[\s*['\"](\w+)['\"]\s*\]|\.get\(\s*['\"](\w+)['\"])", source.joined
+        rf"\b{p.name}\s*(?:\.\s*(\w+)|\[\s*['\"](\w+)['\"]\s*\]|\.get\(\s*['\"](\w+)['\"])",
+        source.joined,
     )
     as_dict = any(b or c for _, b, c in wanted)
     names = list(dict.fromkeys(a or b or c for a, b, c in wanted))
@@ -505,7 +542,7 @@ def _built_sizes(
     heads = _whole(numbers, _HEADS) or _from_given(given, "heads")
     groups = _whole(numbers, _GROUPS) or _from_given(given, "groups")
     heads = heads or next((n for found in inner if (n := _whole(found, _HEADS))), None)
-    groups = groups or next((n for found in inner if (n := _whole(found, _GROUPS))), None)
+    groups = groups or next((n for found in inner if (n := _whole(found, _GROUPS[:-3]))), None)
     if heads is None:
         heads = next((len(v) for v in _lists(owner) if len(v) > 1), 1)
     if groups is None or heads % groups:

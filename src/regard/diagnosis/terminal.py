@@ -12,7 +12,13 @@ from rich.text import Text
 from regard._words import say
 from regard.diagnosis.report import Finding, Report
 
-_COLOURS = {"right": "green", "different": "green", "wrong": "red", "unknown": "yellow", "error": "yellow"}
+_COLOURS = {
+    "right": "green",
+    "different": "green",
+    "wrong": "red",
+    "unknown": "yellow",
+    "error": "yellow",
+}
 
 
 def render(report: Report, console: Console) -> None:

@@ -57,7 +57,9 @@ class Found:
     entries: tuple[Entry, ...] = ()
 
 
-_NOT_ATTENTION = re.compile(r"(?:^|\.)(?:mlp|ffn?|feed_?forward|lm_head|embed\w*|wte|wpe|head_out)(?:\.|$)")
+_NOT_ATTENTION = re.compile(
+    r"(?:^|\.)(?:mlp|ffn?|feed_?forward|lm_head|embed\w*|wte|wpe|head_out)(?:\.|$)"
+)
 
 
 def entries_of(owner: Any) -> tuple[list[Entry], list[Norm]]:
@@ -176,7 +178,10 @@ def _alternatives(entry: Entry, role: str, heads: int) -> list[Array]:
             return found
         found = []
         if a == heads or (b != heads and c != heads):
-            found += [w.transpose(1, 0, 2).reshape(b, a * c), w.transpose(2, 0, 1).reshape(c, a * b)]
+            found += [
+                w.transpose(1, 0, 2).reshape(b, a * c),
+                w.transpose(2, 0, 1).reshape(c, a * b),
+            ]
         if b == heads:
             found.append(w.reshape(a, b * c))
         return found
@@ -238,7 +243,10 @@ def _split_fused(
 
 
 def _named(names: str, ws: Sequence[Array], bs: Sequence[Array] | None) -> dict[str, Linear]:
-    return {n: Linear(w, None if bs is None else bs[i]) for i, (n, w) in enumerate(zip(names, ws, strict=True))}
+    return {
+        n: Linear(w, None if bs is None else bs[i])
+        for i, (n, w) in enumerate(zip(names, ws, strict=True))
+    }
 
 
 def read(
@@ -269,11 +277,17 @@ def read(
     if "qkv" in by_role and not {"q", "k", "v"} <= set(by_role):
         entry = by_role["qkv"][0]
         b = entry.b if entry.b is not None else biases.get("qkv")
-        matrices = [entry.w] if entry.exact else [m for m in (entry.w, entry.w.T) if m.shape[1] > m.shape[0]]
+        matrices = (
+            [entry.w]
+            if entry.exact
+            else [m for m in (entry.w, entry.w.T) if m.shape[1] > m.shape[0]]
+        )
         orders = ["qkv"]
         if re.search(r"\bk\s*,\s*q\s*,\s*v\b|\bkey\s*,\s*query\s*,\s*value|kqv", source):
             orders = ["kqv"]
-        elif re.search(r"\bv\s*,\s*k\s*,\s*q\b\s*=|\bvalues?\s*,\s*keys?\s*,\s*quer\w+\s*=", source):
+        elif re.search(
+            r"\bv\s*,\s*k\s*,\s*q\b\s*=|\bvalues?\s*,\s*keys?\s*,\s*quer\w+\s*=", source
+        ):
             orders = ["vkq"]
         elif re.search(r"\bq\s*,\s*v\s*,\s*k\b\s*=", source):
             orders = ["qvk"]
@@ -299,9 +313,7 @@ def read(
         same = all(len({w.shape for _, w in c}) <= 1 and len(c) == 2 for c in columns)
         combos: Any = zip(*columns, strict=True) if same else itertools.product(*columns)
         for combo in itertools.islice(combos, READINGS):
-            readings.append(
-                {r: linear(w, e, r) for r, (e, w) in zip(roles, combo, strict=True)}
-            )
+            readings.append({r: linear(w, e, r) for r, (e, w) in zip(roles, combo, strict=True)})
         readings = [r for r in readings if len({x.w.shape[0] for x in r.values()}) == 1] or readings
     if not readings:
         return Found(heads=heads, groups=groups, norms=tuple(norms), entries=tuple(entries))
@@ -327,7 +339,11 @@ def read(
     assert some is not None
     if first_reading.q is not None and first_reading.k is not None:
         d = first_reading.q.w.shape[1] // heads
-        if d and first_reading.k.w.shape[1] % d == 0 and heads % max(first_reading.k.w.shape[1] // d, 1) == 0:
+        if (
+            d
+            and first_reading.k.w.shape[1] % d == 0
+            and heads % max(first_reading.k.w.shape[1] // d, 1) == 0
+        ):
             groups = max(first_reading.k.w.shape[1] // d, 1)
     key_side = first_reading.k or first_reading.v or some
     return Found(
@@ -356,13 +372,8 @@ def _named_by_order(entries: Sequence[Entry], by_role: Mapping[str, Any]) -> lis
     if len(nameless) not in (3, 4):
         return list(entries)
     names = dict(zip((e.path for e in nameless), "qkvo", strict=False))
-    return [
-        Entry(e.path, names.get(e.path, e.role), e.w, e.b, e.exact)
-        for e in entries
-    ]
+    return [Entry(e.path, names.get(e.path, e.role), e.w, e.b, e.exact) for e in entries]
 
 
 def _block_diagonal(x: Linear, heads: int) -> Linear:
-    return Linear(
-        np.kron(np.eye(heads), x.w), None if x.b is None else np.tile(x.b, heads)
-    )
+    return Linear(np.kron(np.eye(heads), x.w), None if x.b is None else np.tile(x.b, heads))
