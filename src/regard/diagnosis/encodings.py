@@ -4,45 +4,20 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from regard.diagnosis.building import build
 from regard.diagnosis.calling import output_of
+from regard.diagnosis.encoding import Answer, B, D, T, is_whole, subject_of
 from regard.diagnosis.positions import alibi_slopes, sinusoids
-from regard.diagnosis.reference import Array, rotate
+from regard.diagnosis.reference import Array
 from regard.diagnosis.roles import plain, size_role
+from regard.diagnosis.rotary import rotary
 from regard.diagnosis.source import Source, stated_layout
-from regard.diagnosis.subject import Refused, Sizes, Subject, build
-
-B, T, H, D = 2, 5, 3, 8
-
-
-@dataclass
-class Answer:
-    """What was found of an encoding."""
-
-    faults: list[tuple[str, bool, str, dict[str, Any], float, float]] = field(default_factory=list)
-    choices: list[str] = field(default_factory=list)
-    undetermined: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    how: dict[str, Any] = field(default_factory=dict)
-    verdict: str = "right"
-
-    def add(
-        self,
-        fault: str,
-        key: str = "check.evidence-reproduced",
-        right: float = 1.0,
-        *,
-        risk: bool = False,
-        **values: Any,
-    ) -> None:
-        """Takes a fault in, once."""
-        if all(f[0] != fault for f in self.faults):
-            self.faults.append((fault, risk, key, values, 0.0, right))
-
+from regard.diagnosis.subject import Refused, Sizes, Subject
 
 _ATTENTION = re.compile(
     r"attention|attn|mha|block|layer$|transformer|encoder$|decoder$|head$", re.IGNORECASE
@@ -72,7 +47,7 @@ def examine(thing: Any, source: Source, said: Mapping[str, Any], name: str) -> A
         return None
     answer = Answer(how={"layout": kind, "form": kind, "call": "", "init": {}})
     try:
-        {"alibi": _alibi, "rotary": _rotary, "table": _table}[kind](thing, source, said, answer)
+        {"alibi": _alibi, "rotary": rotary, "table": _table}[kind](thing, source, said, answer)
     except Refused as refused:
         answer.verdict = "unknown"
         answer.undetermined.append((refused.key, dict(refused.values)))
@@ -87,30 +62,6 @@ def examine(thing: Any, source: Source, said: Mapping[str, Any], name: str) -> A
     elif answer.choices and answer.verdict == "right":
         answer.verdict = "different"
     return answer
-
-
-def _subject(
-    thing: Any, source: Source, init: Mapping[str, Any], sizes: Sizes, *, width: int, said: Any
-) -> Subject:
-    """Builds a class with ``width`` for its width and room for 16 positions."""
-    given = dict(init)
-    if inspect.isclass(thing):
-        for p in inspect.signature(thing).parameters.values():
-            if p.name in given or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
-                continue
-            role = size_role(p.name)
-            if role in ("model_dim", "head_dim") and isinstance(
-                p.default, int | type(inspect.Parameter.empty)
-            ):
-                given[p.name] = width
-            elif role in ("length", "exact_length") and p.default is p.empty:
-                given[p.name] = 16
-    return build(thing, source, given, sizes)
-
-
-def _call(subject: Subject, arguments: Mapping[str, Any]) -> Any:
-    subject_result = subject.run(arguments)
-    return subject_result
 
 
 # Tables
@@ -140,7 +91,7 @@ def _number_arguments(subject: Subject, length: int, width: int) -> dict[str, An
 
 
 def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) -> None:
-    subject = _subject(thing, source, said.get("init") or {}, Sizes(), width=D, said=said)
+    subject = subject_of(thing, source, said.get("init") or {}, Sizes(), width=D, said=said)
     inputs = [
         p for p in subject.parameters if p.role in ("x", "q", "context", "k", "v") and p.required
     ]
@@ -155,10 +106,10 @@ def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) 
         raise Refused("check.no-call", names=", ".join(p.name for p in subject.parameters))
     if not arguments and subject.owner is None:
         raise Refused("check.no-call", names=", ".join(p.name for p in subject.parameters))
-    table = output_of(_call(subject, arguments))
+    table = output_of(subject.run(arguments))
     answer.how["call"] = ", ".join(f"{k}={v}" for k, v in arguments.items())
     _judge_table(_rows(table), source, answer)
-    _odd(lambda: _call(subject, _number_arguments(subject, T, D - 1) or {}), answer)
+    _odd(lambda: subject.run(_number_arguments(subject, T, D - 1) or {}), answer)
 
 
 def _rows(table: Any) -> Array:
@@ -188,7 +139,7 @@ def _judge_table(table: Array, source: Source, answer: Answer, *, tolerance: flo
             best = wave
             break
     if best is None:
-        if not table.any() or _is_whole(table):
+        if not table.any() or is_whole(table):
             answer.add("position-integer", right=float(np.abs(table - right[: len(table)]).max()))
             return
         answer.verdict = "unknown"
@@ -198,10 +149,6 @@ def _judge_table(table: Array, source: Source, answer: Answer, *, tolerance: flo
         answer.add(fault, right=float(np.abs(table - right[: len(table)]).max()))
     if best.note:
         answer.choices.append(f"table-{best.note}")
-
-
-def _is_whole(table: Array) -> bool:
-    return bool(np.array_equal(table, np.round(table)))
 
 
 def _odd(run: Callable[[], Any], answer: Answer) -> None:
@@ -224,8 +171,8 @@ def _added(
     for shape in ((B, T, D), (T, D)):
         x = rng.standard_normal(shape)
         try:
-            with_x = output_of(_call(subject, {name: x}))
-            zero = output_of(_call(subject, {name: np.zeros(shape)}))
+            with_x = output_of(subject.run({name: x}))
+            zero = output_of(subject.run({name: np.zeros(shape)}))
         except Exception as raised:  # whatever somebody's code may raise
             error = error or raised
             continue
@@ -238,7 +185,7 @@ def _added(
         return
     square = np.zeros((T, T, D))
     try:
-        zero = output_of(_call(subject, {name: square}))
+        zero = output_of(subject.run({name: square}))
     except Exception:
         zero = None
     if zero is not None and error is not None:
@@ -261,8 +208,8 @@ def _width_runner(
     thing: Any, source: Source, said: Mapping[str, Any], name: str
 ) -> Callable[[], Any]:
     def run() -> Any:
-        odd = _subject(thing, source, said.get("init") or {}, Sizes(), width=D - 1, said=said)
-        return _call(odd, {name: np.zeros((B, T, D - 1))})
+        odd = subject_of(thing, source, said.get("init") or {}, Sizes(), width=D - 1, said=said)
+        return odd.run({name: np.zeros((B, T, D - 1))})
 
     if not inspect.isclass(thing):
         return lambda: None
@@ -299,7 +246,7 @@ def _judge_added(
             answer.how["layout"] = "TBC"
             x = np.zeros((T, B, D))
             name = next(p.name for p in subject.parameters if p.role == "x")
-            again = output_of(_call(subject, {name: x}))
+            again = output_of(subject.run({name: x}))
             rows = np.asarray(again, float)[:, 0]
         _judge_rows(subject, source, answer, rows)
         return
@@ -383,7 +330,7 @@ def _slopes(thing: Any, source: Source, said: Mapping[str, Any], heads: int) -> 
     if len([p for p in subject.parameters if p.required]) == 1 and subject.owner is None:
         arguments = {next(p.name for p in subject.parameters if p.required): heads}
     try:
-        result = _call(subject, arguments)
+        result = subject.run(arguments)
     except Exception:
         return None
     if isinstance(result, list | tuple) and result and all(np.ndim(r) == 0 for r in result):
@@ -411,327 +358,3 @@ def _slopes(thing: Any, source: Source, said: Mapping[str, Any], heads: int) -> 
 
 
 # Rotary
-
-
-def _rotary(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) -> None:
-    subject = _subject(thing, source, said.get("init") or {}, Sizes(), width=D, said=said)
-    inputs = [
-        p
-        for p in subject.parameters
-        if p.role in ("x", "q", "k", "v", "context", "heads") and p.required
-    ]
-    inputs = [p for p in inputs if p.role != "heads" or p.name in ("h",)]
-    number_only = subject.owner is None and all(
-        size_role(p.name) in ("model_dim", "head_dim", "length", "exact_length") or p.role in ("position",)
-        for p in subject.parameters if p.required
-    )  # fmt: skip
-    if number_only or not inputs:
-        _tables_of_rotary(subject, source, answer)
-        return
-    stated = said.get("layout") or stated_layout(source)
-    if subject.owner is not None and _gives_tables(subject, inputs[0].name):
-        _tables_of_rotary(subject, source, answer)
-        return
-    layouts = ["BHTD", "BTHD", "BTD", "TD", "THD", "HTD"]
-    if stated in ("BTC", "TBC", "TC"):
-        stated = stated.replace("C", "D")
-    if stated in layouts:
-        layouts = [stated, *[x for x in layouts if x != stated]]
-    error: Exception | None = None
-    unexplained: tuple[Subject, list[str], str, Mapping[str, Any]] | None = None
-    wrong: tuple[tuple[str, ...], str] | None = None
-    for layout in layouts:
-        for tables in _given_tables(subject, layout):
-            try:
-                faults = _rotation(subject, [p.name for p in inputs], layout, tables)
-            except Exception as raised:  # whatever somebody's code may raise
-                error = error or raised
-                continue
-            if faults is None:
-                unexplained = unexplained or (subject, [p.name for p in inputs], layout, tables)
-                continue
-            if faults and layout != stated and wrong is None:
-                wrong = (faults, layout)
-                continue
-            if faults and tables and wrong is None:
-                wrong = (faults, layout)  # other tables may be what it wants
-                continue
-            answer.how.update(layout=layout)
-            for fault in faults:
-                answer.add(fault)
-            _offset(subject, [p.name for p in inputs], layout, tables, answer)
-            return
-        if wrong is not None and layout == stated:
-            break
-    if wrong is not None:
-        answer.how.update(layout=wrong[1])
-        for fault in wrong[0]:
-            answer.add(fault)
-        return
-    if unexplained is not None:
-        names = _by_property(*unexplained)
-        if names is None:
-            answer.verdict = "unknown"
-            answer.undetermined.append(("check.no-hypothesis", {}))
-        for fault in names or ():
-            answer.add(fault)
-        return
-    raise error or Refused("check.no-call", names="")
-
-
-def _input(layout: str, rng: np.random.Generator) -> Array:
-    size = {"B": B, "T": T, "H": H, "D": D}
-    return rng.standard_normal([size[c] for c in layout])
-
-
-def _angles(exponent: float = 1.0) -> Array:
-    return np.arange(16)[:, None] * 10000.0 ** (-exponent * np.arange(0, D, 2) / D)
-
-
-def _given_tables(subject: Subject, layout: str) -> Iterator[dict[str, Any]]:
-    """cos and sin, or complex numbers, in the shapes that functions ask for."""
-    wanted = [p for p in subject.parameters if p.role == "freqs" and p.required]
-    length = [
-        p
-        for p in subject.parameters
-        if p.required and size_role(p.name) in ("length", "exact_length")
-    ]
-    places = [p for p in subject.parameters if p.required and p.role == "position"]
-    base: dict[str, Any] = {p.name: T for p in length}
-    base.update(
-        {
-            p.name: np.arange(T)
-            if "pos" in p.name and "start" not in p.name and "off" not in p.name
-            else 0
-            for p in places
-        }
-    )
-    base.update({
-        p.name: D for p in subject.parameters
-        if p.required and p.role in ("model_dim", "head_dim") and p.name not in base
-    })  # fmt: skip
-    if not wanted:
-        yield base
-        return
-    angle = _angles()[:T]
-    shapes = [np.concatenate([angle, angle], -1), np.repeat(angle, 2, -1), angle]
-    spread = [
-        x
-        for x in (
-            lambda a: a,
-            lambda a: a[None],
-            lambda a: a[None, None],
-            lambda a: a[None, :, None],
-            lambda a: a[:, None],
-        )
-    ]
-    if len(wanted) >= 2:
-        for a in shapes:
-            for f in spread:
-                yield {**base, wanted[0].name: f(np.cos(a)), wanted[1].name: f(np.sin(a))}
-        return
-    word = wanted[0].name.lower()
-    if "cis" in word or "complex" in word or subject.source.line(r"view_as_complex|complex|1j"):
-        for f in spread:
-            yield {**base, wanted[0].name: f(np.exp(1j * angle))}
-    for a in shapes:
-        for f in spread:
-            yield {**base, wanted[0].name: f(a)}
-
-
-def _rotation(
-    subject: Subject, names: list[str], layout: str, tables: Mapping[str, Any]
-) -> tuple[str, ...] | None:
-    """The faults of one way of calling it; None where no rotation explains the output."""
-    rng = np.random.default_rng(5)
-    inputs = {n: _input(layout, rng) for n in names}
-    out = output_of(_call(subject, {**inputs, **tables}))
-    if out is None:
-        raise ValueError("no output")
-    x = inputs[names[0]]
-    got = np.asarray(out, float)
-    if got.shape != x.shape:
-        raise ValueError("shape")
-    axis = layout.index("T")
-    tolerance = 2e-5
-
-    def rotated(pairing: str, along: int, doubled: bool) -> Array:
-        moved = np.moveaxis(x, along, -2)
-        base = 10000.0**2 if doubled else 10000.0
-        return np.moveaxis(rotate(moved, np.arange(moved.shape[-2]), pairing, base), -2, along)
-
-    for doubled in (False, True):
-        more = ("position-exponent-doubled",) if doubled else ()
-        for pairing in (
-            "halves",
-            "pairs",
-            "mixed-halves",
-            "mixed-pairs",
-            "no-sign",
-            "halves-back",
-            "pairs-back",
-        ):
-            back = pairing.endswith("-back")
-            for along, letter in (
-                (axis, "T"),
-                *((i, c) for i, c in enumerate(layout[:-1]) if c != "T"),
-            ):
-                if back:
-                    moved = np.moveaxis(x, along, -2)
-                    expected = np.moveaxis(
-                        rotate(
-                            moved,
-                            -np.arange(moved.shape[-2]),
-                            pairing.removesuffix("-back"),
-                            10000.0,
-                        ),
-                        -2,
-                        along,
-                    )
-                else:
-                    expected = rotated(pairing, along, doubled)
-                if np.abs(expected - got).max() < tolerance:
-                    faults = [] if letter == "T" else ["rotary-axis"]
-                    if pairing in ("mixed-halves", "mixed-pairs", "no-sign"):
-                        faults.append("rotary-pairing")
-                    return (*faults, *more)
-    return None
-
-
-def _by_property(
-    subject: Subject, names: list[str], layout: str, tables: Mapping[str, Any]
-) -> tuple[str, ...] | None:
-    """What the laws of rotation say: a vector keeps its norm, and q·k depends on the distance."""
-    rng = np.random.default_rng(6)
-    axis = layout.index("T")
-
-    def run(vector: Array) -> Array:
-        x = np.broadcast_to(vector, _input(layout, rng).shape).copy()
-        out = output_of(_call(subject, {**{n: x for n in names}, **tables}))
-        rows = np.moveaxis(np.asarray(out, float), axis, 0)
-        return rows.reshape(len(rows), -1, D)[:, 0]
-
-    q, k = run(rng.standard_normal(D)), run(rng.standard_normal(D))
-    norms = np.linalg.norm(q, axis=-1)
-    if np.allclose(q, q[:1]):
-        return ("rotary-axis",)
-    products = q @ k.T
-    level = all(
-        np.allclose(np.diag(products, n), np.diag(products, n)[0]) for n in range(-T + 2, T - 1)
-    )
-    if not np.allclose(norms, norms[0]) or not level:
-        return ("rotary-pairing",)
-    return None
-
-
-def _offset(
-    subject: Subject, names: list[str], layout: str, tables: Mapping[str, Any], answer: Answer
-) -> None:
-    """Whether a position that is passed moves the rotation."""
-    place = next((p for p in subject.parameters if p.role in ("position", "cache")), None)
-    if place is None or (isinstance(tables.get(place.name), np.ndarray)):
-        return
-    rng = np.random.default_rng(5)
-    inputs = {n: _input(layout, rng) for n in names}
-    axis = layout.index("T")
-    try:
-        at_zero = output_of(_call(subject, {**inputs, **tables, place.name: 0}))
-        at_three = output_of(_call(subject, {**inputs, **tables, place.name: 3}))
-    except Exception:
-        return
-    if at_zero is None or at_three is None:
-        return
-    x = inputs[names[0]]
-    got = np.asarray(at_three, float)
-    moved = np.moveaxis(x, axis, -2)
-    for pairing in ("halves", "pairs"):
-        expected = np.moveaxis(rotate(moved, np.arange(T) + 3, pairing), -2, axis)
-        if np.abs(expected - got).max() < 2e-5:
-            return
-    if np.allclose(at_zero, got):
-        answer.add("rotary-offset", "check.evidence-offset", offset=3)
-
-
-def _gives_tables(subject: Subject, name: str) -> bool:
-    try:
-        x = np.zeros((B, H, T, D))
-        more = {p.name: T for p in subject.parameters if p.required and p.name != name}
-        result = _call(subject, {name: x, **more})
-    except Exception:
-        return True
-    first = output_of(result)
-    return first is None or first.shape != x.shape or bool(first.any())
-
-
-def _tables_of_rotary(subject: Subject, source: Source, answer: Answer) -> None:
-    """A function of sizes that gives cos and sin, angles or complex numbers."""
-    options: list[dict[str, Any]] = []
-    arguments: dict[str, Any] = {}
-    for p in subject.parameters:
-        if not p.required:
-            continue
-        role = size_role(p.name)
-        if p.role in ("x", "q", "k", "v", "context"):
-            arguments[p.name] = np.zeros((B, H, T, D))
-        elif role in ("model_dim", "head_dim"):
-            arguments[p.name] = D
-        elif p.role == "position":
-            arguments[p.name] = np.arange(T)
-        else:
-            arguments[p.name] = T
-    options = [
-        arguments,
-        {
-            k: (np.zeros((B, T, D)) if isinstance(v, np.ndarray) and v.ndim == 4 else v)
-            for k, v in arguments.items()
-        },
-    ]
-    result: Any = None
-    error: Exception | None = None
-    for option in options:
-        try:
-            result = _call(subject, option)
-            break
-        except Exception as raised:  # whatever somebody's code may raise
-            error = raised
-    if result is None:
-        raise error or Refused("check.no-call", names="")
-    arrays = [
-        np.asarray(a)
-        for a in (result if isinstance(result, tuple) else (result,))
-        if isinstance(a, np.ndarray)
-    ]
-    if not arrays:
-        raise Refused("check.no-call", names="")
-    flat = [a.reshape([n for n in a.shape if n != 1]) for a in arrays]
-    if len(flat) == 1 and flat[0].ndim == 3:
-        flat = (
-            [flat[0][0], flat[0][1]]
-            if flat[0].shape[0] == 2
-            else [flat[0][..., 0], flat[0][..., 1]]
-        )
-    if np.iscomplexobj(flat[0]):
-        flat = [flat[0].real, flat[0].imag]
-    cos = flat[0][:T]
-    for exponent, faults in ((1.0, ()), (2.0, ("position-exponent-doubled",))):
-        angle = _angles(exponent)[: len(cos)]
-        forms = [angle, np.concatenate([angle, angle], -1), np.repeat(angle, 2, -1)]
-        for a in forms:
-            for expected in (np.cos(a), a, np.sin(a)):
-                if expected.shape == cos.shape and np.abs(expected - cos).max() < 2e-5:
-                    for fault in faults:
-                        answer.add(fault)
-                    return
-    if np.allclose(cos, cos[:1]):
-        answer.add("rotary-axis")
-        return
-    if _is_whole(_inverse(cos)):
-        answer.add("position-integer")
-        return
-    answer.verdict = "unknown"
-    answer.undetermined.append(("check.no-hypothesis", {}))
-
-
-def _inverse(cos: Array) -> Array:
-    with np.errstate(invalid="ignore"):
-        return np.round(np.nan_to_num(np.arccos(np.clip(cos, -1, 1)))[1:2], 6)

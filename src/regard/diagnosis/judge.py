@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from regard.diagnosis.calling import Setup, extra_of, given_back, output_of, setups
+from regard.diagnosis.calling import Setup, given_back, output_of
 from regard.diagnosis.chance import HIGH, LOW, drawn_entries, recording
+from regard.diagnosis.failure import Failure, failure_of
 from regard.diagnosis.hypotheses import (
-    ROUNDING,
     Deviation,
-    Explanation,
-    Observation,
     dropped,
-    distance,
-    explain,
     rule_deviations,
     scale_deviations,
     structure_deviations,
 )
 from regard.diagnosis.prose import means_causal
 from regard.diagnosis.reference import Array, Case, compute
+from regard.diagnosis.search import ROUNDING, Explanation, Observation, distance, explain
+from regard.diagnosis.setups import setups
 from regard.diagnosis.subject import Subject
 from regard.diagnosis.weights import Found, entries_of
 from regard.diagnosis.weights import read as read_weights
@@ -47,21 +43,6 @@ OF_LAYOUT = {"batch-as-sequence", "softmax-axis", "softmax-heads", "softmax-sing
              "split-no-transpose", "merge-no-transpose", "scale-wrong-size", "scale-inverted",
              "query-key-swapped", "rotary-axis"}  # fmt: skip
 """Faults that another layout would explain away."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A call that raised."""
-
-    setup: Setup | None
-    error: Exception
-    line: int | None
-    shapes: str
-
-    @property
-    def text(self) -> str:
-        """The error in one line."""
-        return f"{type(self.error).__name__}: {self.error}".strip().split("\n")[0][:300]
 
 
 @dataclass
@@ -123,7 +104,7 @@ class Judge:
         try:
             result = self.subject.run({**setup.arguments, **(more or {})})
         except Exception as error:  # whatever somebody's code may raise
-            self.failures.append(_failure(setup, error, self.subject))
+            self.failures.append(failure_of(setup, error, self.subject))
             return None
         output = output_of(result)
         if output is None:
@@ -415,33 +396,3 @@ def _model(subject: Subject) -> int | None:
         if isinstance(value, int):
             return value
     return None
-
-
-def _failure(setup: Setup | None, error: Exception, subject: Subject) -> Failure:
-    """The failure with the last of the subject's own lines, and the shapes that stand in it."""
-    frames = [
-        f for f in traceback.walk_tb(error.__traceback__) if _own(f[0].f_code.co_filename, subject)
-    ]
-    if not frames:
-        return Failure(setup, error, None, "")
-    frame, line = frames[-1]
-    text = linecache.getline(frame.f_code.co_filename, line)
-    shapes = []
-    for name in dict.fromkeys(re.findall(r"[A-Za-z_][\w.]*", text)):
-        value: Any = frame.f_locals.get(name.split(".")[0])
-        for part in name.split(".")[1:]:
-            value = getattr(value, part, None)
-        shape = getattr(value, "shape", None)
-        if shape is not None and not callable(shape):
-            shapes.append(f"{name} {tuple(int(n) for n in shape)}")
-    return Failure(setup, error, line, ", ".join(shapes))
-
-
-def _own(filename: str, subject: Subject) -> bool:
-    code = getattr(subject.call, "__code__", None)
-    if code is None and subject.owner is not None:
-        method = getattr(type(subject.owner), "forward", None) or getattr(
-            type(subject.owner), "__call__", None
-        )
-        code = getattr(method, "__code__", None)
-    return code is not None and filename == code.co_filename

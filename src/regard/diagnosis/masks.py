@@ -9,17 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.diagnosis.hypotheses import (
-    ROUNDING,
-    Deviation,
-    Explanation,
-    explain,
-    mask_deviations,
-    rule_deviations,
-)
+from regard.diagnosis.hypotheses import Deviation, mask_deviations, rule_deviations
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.prose import about_masks, mask_meaning, stated_window
 from regard.diagnosis.reference import Array
+from regard.diagnosis.search import ROUNDING, Explanation, explain
 from regard.diagnosis.source import shapes_in
 from regard.diagnosis.subject import Parameter
 
