@@ -33,6 +33,8 @@ class Setup:
     names: Mapping[str, str]
     """Which parameter takes q, k, v or x."""
     rng: int
+    variant: str = "plain"
+    """In which of the forms that weights may have they are given."""
 
     @property
     def batch(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from regard.diagnosis import caching, chances, encodings, rounds
 from regard.diagnosis import subject as subjects
+from regard.diagnosis.against import SAME, compared
 from regard.diagnosis.building import build, load_file
 from regard.diagnosis.failure import Failure
 from regard.diagnosis.judge import Base, Judge
@@ -143,14 +144,37 @@ def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
         return _uncalled(judge, outcome)
     outcome.how = _how(judge, base)
     if base.best is None:
-        return _unexplained(judge, base, outcome)
-    _name_base(judge, base, outcome)
-    _name_masks(judge, base, outcome)
+        outcome = _unexplained(judge, base, outcome)
+    else:
+        _name_base(judge, base, outcome)
+        _name_masks(judge, base, outcome)
+        _verdict(outcome)
+    if said.get("against") is not None:
+        _against(judge, base, outcome, said["against"])
+    return outcome
+
+
+def _against(judge: Judge, base: Base, outcome: Outcome, other: Any) -> None:
+    """What a comparison with another implementation changes: it is the law."""
+    name, error = compared(judge, base, other)
+    if isinstance(error, str):
+        outcome.undetermined.append(("check.against-fails", {"name": name, "error": error}))
+        outcome.verdict = "unknown" if outcome.verdict != "wrong" else "wrong"
+    elif error > SAME:
+        values = {"name": name, "error": f"{error:.2g}"}
+        outcome.undetermined.append(("check.against-differs", values))
+        outcome.verdict = "wrong"
+    else:
+        outcome.found = [f for f in outcome.found if f.risk]
+        outcome.undetermined = []
+        outcome.verdict = "right"
+
+
+def _verdict(outcome: Outcome) -> None:
     if any(not f.risk for f in outcome.found):
         outcome.verdict = "wrong"
     elif outcome.choices:
         outcome.verdict = "different"
-    return outcome
 
 
 def _how(judge: Judge, base: Base) -> dict[str, Any]:

@@ -7,6 +7,7 @@ pipe.  Nothing that the code does there, not even ending the process, reaches th
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import pickle
 import resource
@@ -84,6 +85,7 @@ def _serve(work: Callable[[], Any], writer: int, folder: str) -> None:
     code = 1
     try:
         os.chdir(folder)
+        faulthandler.disable()  # it would write to the parent's standard error
         with open(os.devnull, "r+b") as nowhere:
             for stream in (0, 1, 2):
                 os.dup2(nowhere.fileno(), stream)

@@ -185,7 +185,7 @@ def _setup(
         norm=found.norms[0] if found.norms else None,
     )  # fmt: skip
     for more in extra:
-        yield Setup(layout, form, {**more, **arguments}, case, names, seed)
+        yield Setup(layout, form, {**more, **arguments}, case, names, seed, variant)
 
 
 def _argument_weights(
