@@ -14,7 +14,7 @@ from regard.diagnosis.calling import output_of
 from regard.diagnosis.encoding import Answer, B, D, T, is_whole, subject_of
 from regard.diagnosis.positions import alibi_slopes, sinusoids
 from regard.diagnosis.reference import Array
-from regard.diagnosis.roles import plain, size_role
+from regard.diagnosis.roles import parameter_role, plain, size_role
 from regard.diagnosis.rotary import rotary
 from regard.diagnosis.source import Source, stated_layout
 from regard.diagnosis.subject import Refused, Sizes, Subject
@@ -93,7 +93,9 @@ def _number_arguments(subject: Subject, length: int, width: int) -> dict[str, An
 def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) -> None:
     subject = subject_of(thing, source, said.get("init") or {}, Sizes(), width=D, said=said)
     inputs = [
-        p for p in subject.parameters if p.role in ("x", "q", "context", "k", "v") and p.required
+        p
+        for p in subject.parameters
+        if p.required and parameter_role(p.name) in ("x", "q", "context", "k", "v")
     ]
     sized = [p for p in subject.parameters if p.required and p not in inputs]
     if inputs and not (

@@ -56,6 +56,10 @@ class Outcome:
     file: str = ""
 
 
+LONGEST = 64
+"""No probe is longer, however wide a window is."""
+
+
 def examine(thing: Any, said: Mapping[str, Any]) -> Outcome:
     """Examines a callable, class or instance; or ``(path, name)`` of one in a file."""
     file = ""
@@ -139,7 +143,8 @@ def _hit(outcome: Outcome, source: Source, hit: rounds.Hit) -> None:
 def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
     judge = Judge(subject, said)
     outcome = Outcome("right", subject.name)
-    base = judge.base(seed=said.get("seed", 0))
+    length = min(max(5, (judge.window() or 0) + 2), LONGEST)
+    base = judge.base(seed=said.get("seed", 0), queries=length, keys=length)
     if base is None:
         return _uncalled(judge, outcome)
     outcome.how = _how(judge, base)

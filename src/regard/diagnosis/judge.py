@@ -260,8 +260,7 @@ class Judge:
                 return value
         parameter = self.subject.role("window")
         if parameter is not None:
-            default = parameter.default
-            return default if isinstance(default, int) and not isinstance(default, bool) else 3
+            return 3
         return None
 
     def biases(self, case: Case) -> dict[str, Array]:
@@ -288,6 +287,13 @@ class Judge:
             and isinstance(causal.default, bool | int)
         ):
             fixed[causal.name] = bool(self.said.get("causal", False)) and causal.default or False
+        window = self.subject.role("window")
+        if (
+            window is not None
+            and isinstance(window.default, int)
+            and not isinstance(window.default, bool)
+        ):
+            fixed[window.name] = self.window()
         masks = [
             p
             for p in self.subject.parameters

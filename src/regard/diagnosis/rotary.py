@@ -31,7 +31,7 @@ def rotary(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) 
         _tables_of_rotary(subject, source, answer)
         return
     stated = said.get("layout") or stated_layout(source)
-    if subject.owner is not None and _gives_tables(subject, inputs[0].name):
+    if subject.owner is not None and _gives_tables(subject, [p.name for p in inputs]):
         _tables_of_rotary(subject, source, answer)
         return
     layouts = ["BHTD", "BTHD", "BTD", "TD", "THD", "HTD"]
@@ -254,9 +254,12 @@ def _offset(
         answer.add("rotary-offset", "check.evidence-offset", offset=3)
 
 
-def _gives_tables(subject: Subject, name: str) -> bool:
+def _gives_tables(subject: Subject, inputs: list[str]) -> bool:
     try:
+        if len(inputs) > 1:
+            return False
         x = np.zeros((B, H, T, D))
+        name = inputs[0]
         more = {p.name: T for p in subject.parameters if p.required and p.name != name}
         result = subject.run({name: x, **more})
     except Exception:

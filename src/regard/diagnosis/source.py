@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -118,7 +119,8 @@ def read(text: str, name: str) -> Source:
     }
     target = tops.get(name.partition(".")[0])
     if target is None:  # a value made in the file: all of it is read
-        docs = (ast.get_docstring(tree) or "",)
+        parts = (node for node in ast.walk(tree) if isinstance(node, (ast.Module, *_DEFINITIONS)))
+        docs = tuple(doc for node in parts if (doc := ast.get_docstring(node)))
         return Source(text, name, ((1, len(text.splitlines())),), docs)
     reached: dict[str, Definition] = {}
     queue: list[Definition] = [target]
