@@ -9,7 +9,7 @@ import pytest
 
 from regard.diagnosis.examine import Outcome
 from regard.diagnosis.examples import FAULTS
-from subjects import Case, corpus, judged, wrong
+from subjects import Case, corpus, faults, judged, wrong
 
 MANY = 15
 """How many subjects one child judges."""
@@ -38,6 +38,12 @@ def test_nothing_right_is_accused(part: list[Case], tmp_path: Path):
     outcomes = judged(part, tmp_path, seeds)
     cases = [case for case in part for _ in seeds]
     assert [text for c, o in zip(cases, outcomes, strict=True) if (text := wrong(c, o))] == []
+
+
+def test_what_is_beyond_the_hypotheses_is_not_accused(tmp_path: Path):
+    cases = corpus("unknown")
+    outcomes = judged(cases, tmp_path)
+    assert [c.name for c, o in zip(cases, outcomes, strict=True) if faults(o)] == []
 
 
 @pytest.mark.campaign
