@@ -66,6 +66,8 @@ def page(fault: str, lang: Language) -> str:
 def texts(fault: str) -> Iterator[tuple[str, str]]:
     """Each text of a page in English, with its Chinese."""
     yield fault, fault
+    image = f"![{fault}](pictures/{fault}.svg)"
+    yield image, image
     for name in ("says", "right", "why", "mend"):
         yield tuple(sentence(f"fault.{fault}-{name}", lang) for lang in ("en", "zh"))
     yield tuple(sentence("check.picture", lang) for lang in ("en", "zh"))

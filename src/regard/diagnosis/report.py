@@ -145,7 +145,8 @@ class Report:
             for key, m in (("check.expected", f.example.right), ("check.came", f.example.came))
         )
         return (
-            f"<h4>{html.escape(head)}</h4><table>{table}</table><table><tr>{matrices}</tr></table>"
+            f"<h4>{html.escape(head)}</h4><table>{table}</table>"
+            f"<p>{html.escape(say('check.picture', self.lang))}</p><table><tr>{matrices}</tr></table>"
         )
 
 
