@@ -194,7 +194,7 @@ def _by_company(found: list[Parameter]) -> list[Parameter]:
             names = dict(zip((p.name for p in unknown), ("q", "k", "v", "mask"), strict=False))
             return [replace(p, role=names.get(p.name, p.role)) for p in found]
     heads = [p for p in found if p.name == "h" and p.required]
-    if heads and len([p for p in found if p.role == "x"]) > 1 or (heads and "q" in roles):
+    if (heads and len([p for p in found if p.role == "x"]) > 1) or (heads and "q" in roles):
         return [replace(p, role="heads") if p.name == "h" else p for p in found]
     if "x" not in roles and roles & {"q"} and not roles & {"k", "v", "context"}:
         return [replace(p, role="x") if p.role == "q" else p for p in found]

@@ -244,7 +244,7 @@ def _uncalled(judge: Judge, outcome: Outcome) -> Outcome:
     )
     flat = re.findall(r"(\w[\w.]*) \((\d+),\)", first.shapes)
     for name, size in flat:
-        root = int(round(int(size) ** 0.5))
+        root = round(int(size) ** 0.5)
         if root * root == int(size) and root > 1:
             outcome.undetermined.append(
                 ("check.flat-weights", {"name": name, "size": size, "n": root})

@@ -286,7 +286,7 @@ class Judge:
             and causal.default is not None
             and isinstance(causal.default, bool | int)
         ):
-            fixed[causal.name] = bool(self.said.get("causal", False)) and causal.default or False
+            fixed[causal.name] = (bool(self.said.get("causal", False)) and causal.default) or False
         window = self.subject.role("window")
         if (
             window is not None

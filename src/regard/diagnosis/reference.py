@@ -233,7 +233,7 @@ def projected(
 
 
 def _projected(case: Case, steps: Steps) -> tuple[Array, Array, Array]:
-    """q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) after projection, split and rotary."""
+    """Q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) after projection, split and rotary."""
     w = case.weights[steps["weights"]]
     q, k, v = _sources(case, steps)
     if case.norm is not None and steps["around"] in ("pre", "pre-residual"):

@@ -91,7 +91,7 @@ def _angles(exponent: float = 1.0) -> Array:
 
 
 def _given_tables(subject: Subject, layout: str) -> Iterator[dict[str, Any]]:
-    """cos and sin, or complex numbers, in the shapes that functions ask for."""
+    """Cos and sin, or complex numbers, in the shapes that functions ask for."""
     wanted = [p for p in subject.parameters if p.role == "freqs" and p.required]
     length = [
         p
@@ -117,16 +117,13 @@ def _given_tables(subject: Subject, layout: str) -> Iterator[dict[str, Any]]:
         return
     angle = _angles()[:T]
     shapes = [np.concatenate([angle, angle], -1), np.repeat(angle, 2, -1), angle]
-    spread = [
-        x
-        for x in (
+    spread = list((
             lambda a: a,
             lambda a: a[None],
             lambda a: a[None, None],
             lambda a: a[None, :, None],
             lambda a: a[:, None],
-        )
-    ]
+        ))
     if len(wanted) >= 2:
         for a in shapes:
             for f in spread:
@@ -209,7 +206,7 @@ def _by_property(
 
     def run(vector: Array) -> Array:
         x = np.broadcast_to(vector, _input(layout, rng).shape).copy()
-        out = output_of(subject.run({**{n: x for n in names}, **tables}))
+        out = output_of(subject.run({**dict.fromkeys(names, x), **tables}))
         rows = np.moveaxis(np.asarray(out, float), axis, 0)
         return rows.reshape(len(rows), -1, D)[:, 0]
 

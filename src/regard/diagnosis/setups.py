@@ -270,10 +270,7 @@ def _other_arguments(
                 "returns": True, "bias": None, "scale": sizes.width**-0.5,
             }.get(p.role)  # fmt: skip
             if p.role == "other":
-                if p.name in ("d", "n_dim"):
-                    value = sizes.width
-                else:
-                    value = None
+                value = sizes.width if p.name in ("d", "n_dim") else None
             found[p.name] = value
         elif p.role == "freqs" and (p.required or p.default is None):
             word = p.name.lower()

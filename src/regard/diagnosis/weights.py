@@ -177,7 +177,7 @@ def _alternatives(entry: Entry, role: str, heads: int) -> list[Array]:
                 found.append(w.transpose(2, 1, 0).reshape(c * b, a))
             return found
         found = []
-        if a == heads or (b != heads and c != heads):
+        if a == heads or (heads not in (b, c)):
             found += [
                 w.transpose(1, 0, 2).reshape(b, a * c),
                 w.transpose(2, 0, 1).reshape(c, a * b),
