@@ -224,7 +224,7 @@ FAULTS: dict[str, tuple[str, dict[str, str]]] = {
         ),
     ),
     "softmax-missing": ("softmax", _both("w = s", "w = s")),
-    "split-no-transpose": ("split", _both("y.view(B, H, -1, D)", "y.reshape(B, H, -1, D)")),
+    "split-no-transpose": ("split", _both("y.reshape(B, H, -1, D)", "y.reshape(B, H, -1, D)")),
     "merge-no-transpose": ("merge", _both("y = y.reshape(B, T, H * D)", "y = y.reshape(B, T, H * D)")),
     "output-projection-missing": ("out", _both("return y", "return y")),
     "projection-nonlinear": ("act", _both("F.relu", "relu")),

@@ -255,7 +255,12 @@ def _one(
     if stated in ("keep", "drop") and meaning in ("keep", "drop") and meaning != stated:
         if "mask-added" not in faults:
             faults = ("mask-inverted", *faults)
-    if "mask-added" in faults and stated is None and kind != "additive":
+    if (
+        "mask-added" in faults
+        and stated is None
+        and kind != "additive"
+        and not _says_boolean(judge, p)
+    ):
         as_bias = _one(judge, base, p, shape, "additive", rng, "additive")
         if as_bias is not None and as_bias.explanation is not None and not as_bias.faults:
             return replace(as_bias, meaning="additive", stated=None)
@@ -263,6 +268,12 @@ def _one(
     return MaskAnswer(
         p.name, meaning, stated, best, faults, shape, kind, ones, {p.name: given}, right
     )
+
+
+def _says_boolean(judge: Judge, p: Parameter) -> bool:
+    """Whether the prose calls the mask a matter of yes and no."""
+    prose = about_masks(judge.subject.source, p.name)
+    return re.search(r"bool|binary|\bTrue\b|0/1|0 or 1|布尔|二值", prose, re.IGNORECASE) is not None
 
 
 def _right(masked: Any, best: Explanation, stated: str | None) -> Array:

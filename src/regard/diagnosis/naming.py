@@ -89,11 +89,10 @@ def elsewhere(judge: Judge) -> bool:
         return True
     name = judge.subject.name
     return (
-        (re.search(rf"\b{re.escape(name)}\(", source.others) is not None
+        re.search(rf"\b{re.escape(name)}\(", source.others) is not None
         and re.search(r"Linear\(|self\.(?:output|out|dense|proj|o_proj|W_?o)\b", source.others)
-        is not None)
-        or re.search(r"class \w*SelfOutput\b", source.others) is not None
-    )
+        is not None
+    ) or re.search(r"class \w*SelfOutput\b", source.others) is not None
 
 
 def rotates(judge: Judge) -> bool:

@@ -9,7 +9,7 @@ from regard.diagnosis.source import Source
 _KEEP = (
     r"(?:may|can|should|to|allowed to|able to|do|does|is|are|be|will be)?\s*(?:be\s+)?"
     r"(?:attend(?:ed)?(?:\s+to)?\b|keep\b|kept\b|visible|valid\b|real\b|allow(?:ed|s)?\b|see\b|seen\b|"
-    r"unmasked|participat\w+|look(?:ed)? at|actual\b|non-?pad\w*|not pad\w*|true tokens|use[ds]?\b|"
+    r"unmasked|participat\w+|tak(?:e|es|ing) part|contribut\w+|count(?:s|ed)?\b|look(?:ed)? at|actual\b|non-?pad\w*|not pad\w*|true tokens|use[ds]?\b|"
     r"present\b|observed|retain\w*|include[ds]?\b|live\b|readable|active|permitted|genuine|legal)"
     r"|可见|保留|可以?关注|允许|有效|真实|能看|可以看|可被关注|参与|可注意|非填充"
 )

@@ -117,13 +117,15 @@ def _given_tables(subject: Subject, layout: str) -> Iterator[dict[str, Any]]:
         return
     angle = _angles()[:T]
     shapes = [np.concatenate([angle, angle], -1), np.repeat(angle, 2, -1), angle]
-    spread = list((
+    spread = list(
+        (
             lambda a: a,
             lambda a: a[None],
             lambda a: a[None, None],
             lambda a: a[None, :, None],
             lambda a: a[:, None],
-        ))
+        )
+    )
     if len(wanted) >= 2:
         for a in shapes:
             for f in spread:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,94 @@ def _variants(subject: Subject, *, has_weights: bool, args: bool) -> list[str]:
     return ["plain"]
 
 
+@dataclass(frozen=True)
+class _Build:
+    """What a way of calling is made of: sizes, weights, and the arguments that hold them."""
+
+    heads: int
+    groups: int
+    width_in: int
+    width_context: int
+    weights: tuple[Weights, ...]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+_WITH_HEADS = ("BHTD", "BTHD", "HTD")
+
+
+def _build(
+    subject: Subject, found: Found, layout: str, variant: str, rng: np.random.Generator
+) -> _Build | None:
+    """The build of one layout and variant; None where the two do not go together."""
+    width = subject.sizes.width
+    if layout in HEADED:
+        heads = groups = subject.sizes.heads if layout in _WITH_HEADS else 1
+        if variant == "grouped":
+            if layout not in _WITH_HEADS:
+                return None
+            heads, groups = 6, 3
+        return _Build(heads, groups, width, width, found.readings)
+    packed = weights_in_dict(subject)
+    args = [p for p in subject.parameters if p.role in WEIGHT_ROLES]
+    if packed is not None:
+        args = [replace(packed[0], name=key, role=role) for key, role in packed[1].items()]
+    if args:
+        return _with_weights(subject, args, packed, variant, rng)
+    if found.width_in is not None:
+        context = found.context_in or found.width_in
+        return _Build(found.heads, found.groups, found.width_in, context, found.readings)
+    heads = groups = subject.sizes.heads if subject.role("heads") is not None else 1
+    if subject.role("groups") is not None:
+        heads, groups = 6, 3
+    return _Build(heads, groups, heads * width, groups * width, found.readings)
+
+
+def _with_weights(
+    subject: Subject,
+    args: Sequence[Parameter],
+    packed: tuple[Parameter, dict[str, str], bool] | None,
+    variant: str,
+    rng: np.random.Generator,
+) -> _Build | None:
+    """The build of a function whose weights are arguments."""
+    width, counted = subject.sizes.width, subject.role("heads") is not None
+    if counted and variant == "list":
+        return None
+    heads = subject.sizes.heads if counted or variant in ("stack", "list") else 1
+    groups = heads
+    if subject.role("groups") is not None:
+        heads, groups = 6, 3
+    model = heads * width if heads > 1 else 3 * width
+    made = _argument_weights(args, variant, model, width, heads, groups, rng)
+    if made is None:
+        return None
+    arguments, weights = made
+    if packed is not None:
+        holder = dict(arguments) if packed[2] else types.SimpleNamespace(**arguments)
+        arguments = {packed[0].name: holder}
+    return _Build(heads, groups, model, model, (weights,), arguments)
+
+
+_INPUTS = {"self": ("x",), "cross": ("q", "x", "context", "k", "v"), "three": ("q", "k", "v")}
+
+
+def _placed(
+    subject: Subject, form: str, layout: str, data: Mapping[str, Array]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The inputs as arguments, and which parameter takes which."""
+    arguments: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for p in subject.parameters:
+        if p.role not in _INPUTS[form]:
+            continue
+        role = p.role
+        if form == "cross" and role in ("q", "x"):  # the second of its kind is what is attended to
+            role = "context" if "q" in names else "q"
+        names[role] = p.name
+        arguments[p.name] = place(data[role], layout)
+    return arguments, names
+
+
 def _setup(
     subject: Subject,
     found: Found,
@@ -89,103 +177,40 @@ def _setup(
     keys: int,
 ) -> Iterator[Setup]:
     rng = np.random.default_rng(seed + 1000)
-    sizes = subject.sizes
-    if form == "self":
-        keys = queries
+    built = _build(subject, found, layout, variant, rng)
     headed = layout in HEADED
-    explicit = headed
-    batch = 1 if layout in ("TD", "TC", "HTD") else sizes.batch
-    weights: tuple[Weights, ...] = found.readings
-    heads, groups = found.heads, found.groups
-    names: dict[str, str] = {}
-    arguments: dict[str, Any] = {}
-    width = sizes.width
-    if headed:
-        heads = sizes.heads if layout in ("BHTD", "BTHD", "HTD") else 1
-        groups = heads
-        if variant == "grouped":
-            if layout not in ("BHTD", "BTHD", "HTD"):
-                return
-            heads, groups = 6, 3
-        shapes = [(batch, heads, queries, width), *[(batch, groups, keys, width)] * 2]
-    else:
-        param = subject.role("heads")
-        packed = weights_in_dict(subject)
-        args = [p for p in subject.parameters if p.role in WEIGHT_ROLES]
-        if packed is not None:
-            args = [replace(packed[0], name=key, role=role) for key, role in packed[1].items()]
-        if args:
-            heads = sizes.heads if param is not None or variant in ("stack", "list") else 1
-            if param is not None and variant in ("list",):
-                return
-            grouped = subject.role("groups")
-            groups = heads
-            if grouped is not None:
-                heads, groups = 6, 3
-            model = heads * width if heads > 1 else 3 * width
-            made = _argument_weights(args, variant, model, width, heads, groups, rng)
-            if made is None:
-                return
-            more, one = made
-            if packed is not None:
-                more = {packed[0].name: dict(more) if packed[2] else types.SimpleNamespace(**more)}
-            arguments.update(more)
-            weights = (one,)
-            width_in = width_context = model
-        elif found.width_in is not None:
-            width_in = found.width_in
-            width_context = found.context_in or width_in
-        else:
-            heads = groups = sizes.heads if param is not None else 1
-            if subject.role("groups") is not None:
-                heads, groups = 6, 3
-            width_in = heads * width
-            width_context = groups * width
-        shapes = [(batch, queries, width_in), *[(batch, keys, width_context)] * 2]
-    q = rng.standard_normal(shapes[0])
-    k = rng.standard_normal(shapes[1])
-    v = rng.standard_normal(shapes[2])
+    if built is None or (form == "self" and headed and built.heads != built.groups):
+        return
+    keys = queries if form == "self" else keys
+    batch = 1 if layout in ("TD", "TC", "HTD") else subject.sizes.batch
+    heads, groups = built.heads, built.groups
+    inner = ((heads,), (groups,)) if headed else ((), ())
+    q = rng.standard_normal((batch, *inner[0], queries, built.width_in))
+    k, v = (rng.standard_normal((batch, *inner[1], keys, built.width_context)) for _ in range(2))
     if form == "self":
-        if headed and heads != groups:
-            return
         k = v = q
     elif form == "cross":
         v = k
-    roles = {"self": ("x",), "cross": ("q", "x", "context", "k", "v"), "three": ("q", "k", "v")}[
-        form
-    ]
-    data = {"q": q, "x": q, "k": k, "v": v, "context": k}
-    seen_query = False
-    for p in subject.parameters:
-        if p.role in roles:
-            if form == "cross" and p.role in ("q", "x"):
-                value = k if seen_query else q
-                names["context" if seen_query else "q"] = p.name
-                seen_query = True
-            else:
-                value = data[p.role]
-                names[p.role] = p.name
-            arguments[p.name] = place(value, layout)
-    d = width if headed or weights[0].q is None else weights[0].q.w.shape[1] // heads
-    e = width if headed or weights[0].v is None else weights[0].v.w.shape[1] // groups
-    model = heads * d if headed else q.shape[-1]
-    if found.width_in is None and not headed and weights[0].q is None:
-        d = e = q.shape[-1] // heads
-    factors = scales({"B": batch, "H": heads, "T": queries, "S": keys, "D": d, "E": e, "C": model})
-    extra = _other_arguments(
-        subject,
-        replace(sizes, heads=heads, groups=groups, width=d, batch=batch, queries=queries),
-        model,
-        keys,
+    arguments, names = _placed(
+        subject, form, layout, {"q": q, "x": q, "k": k, "v": v, "context": k}
     )
-    if extra is None:
-        return
-    case = Case(
-        q, k, v, heads, groups, explicit, weights, scales=factors,
-        norm=found.norms[0] if found.norms else None,
-    )  # fmt: skip
-    for more in extra:
-        yield Setup(layout, form, {**more, **arguments}, case, names, seed, variant)
+    first = built.weights[0]
+    d = q.shape[-1] if headed else (q.shape[-1] if first.q is None else first.q.w.shape[1]) // heads
+    e = (
+        v.shape[-1]
+        if headed
+        else (v.shape[-1] if first.v is None else first.v.w.shape[1]) // groups
+    )
+    model = heads * d if headed else q.shape[-1]
+    factors = scales({"B": batch, "H": heads, "T": queries, "S": keys, "D": d, "E": e, "C": model})
+    norm = found.norms[0] if found.norms else None
+    case = Case(q, k, v, heads, groups, headed, built.weights, scales=factors, norm=norm)
+    sizes = replace(
+        subject.sizes, heads=heads, groups=groups, width=d, batch=batch, queries=queries
+    )
+    for more in _other_arguments(subject, sizes, model):
+        given = {**more, **built.arguments, **arguments}
+        yield Setup(layout, form, given, case, names, seed, variant)
 
 
 def _argument_weights(
@@ -249,44 +274,47 @@ def _argument_weights(
     return arguments, Weights(**linear)
 
 
-def _other_arguments(
-    subject: Subject, sizes: Sizes, model: int, keys: int
-) -> list[dict[str, Any]] | None:
-    """Values for the required parameters that are neither inputs nor weights nor masks."""
+def _other_arguments(subject: Subject, sizes: Sizes, model: int) -> list[dict[str, Any]]:
+    """Values for the parameters that are neither inputs nor weights; several where shapes vary."""
+    values: dict[str, Any] = {
+        "heads": sizes.heads,
+        "groups": sizes.groups,
+        "head_dim": sizes.width,
+        "model_dim": model,
+        "exact_length": sizes.queries,
+        "scale": sizes.width**-0.5,
+        "length": 16,
+        "window": 3,
+        "dropout": 0.0,
+        "training": False,
+        "causal": True,
+        "position": 0,
+        "returns": True,
+    }
     found: dict[str, Any] = {}
     several: list[dict[str, Any]] = [{}]
-    ones = np.ones((sizes.queries, sizes.width))
     for p in subject.parameters:
-        if p.role in ("heads", "groups", "head_dim", "model_dim", "exact_length", "scale") or (
-            p.required and p.role in ("length", "window", "dropout", "training", "causal", "position",
-                                      "cache", "returns", "bias", "other")
-        ):  # fmt: skip
-            if not p.required and p.role not in ("heads", "groups"):
-                continue
-            value = {
-                "heads": sizes.heads, "groups": sizes.groups, "head_dim": sizes.width,
-                "model_dim": model, "exact_length": sizes.queries, "length": 16, "window": 3,
-                "dropout": 0.0, "training": False, "causal": True, "position": 0, "cache": None,
-                "returns": True, "bias": None, "scale": sizes.width**-0.5,
-            }.get(p.role)  # fmt: skip
-            if p.role == "other":
-                value = sizes.width if p.name in ("d", "n_dim") else None
-            found[p.name] = value
-        elif p.role == "freqs" and (p.required or p.default is None):
-            word = p.name.lower()
-            half = ones[:, : sizes.width // 2]
-            if "cis" in word or "complex" in word:
-                options: list[Any] = [half.astype(complex)]
-            elif word.startswith("cos"):
-                options = [ones, half, ones[None], ones[None, None]]
-            elif word.startswith("sin"):
-                options = [0 * ones, 0 * half, 0 * ones[None], 0 * ones[None, None]]
-            else:
-                options = [(ones[None], 0 * ones[None]), (ones, 0 * ones), half.astype(complex)]
-            if len(several) == 1:
-                several = [dict(several[0]) for _ in options]
+        if p.role == "freqs" and (p.required or p.default is None):
+            options = _no_rotation(p.name, sizes)
+            several = several if len(several) > 1 else [{} for _ in options]
             for one, option in zip(several, options, strict=False):
                 one[p.name] = option
-        elif p.role in ("mask", "pad", "lengths") and p.required:
-            found[p.name] = None
+        elif p.role in ("heads", "groups") or (p.required and p.role in values):
+            found[p.name] = values[p.role]
+        elif p.required and p.role in ("mask", "pad", "lengths", "cache", "bias", "other"):
+            found[p.name] = sizes.width if p.name in ("d", "n_dim") else None
     return [{**found, **one} for one in several]
+
+
+def _no_rotation(name: str, sizes: Sizes) -> list[Any]:
+    """Tables of cosines and sines that turn nothing, in the shapes that code asks for."""
+    ones = np.ones((sizes.queries, sizes.width))
+    half = ones[:, : sizes.width // 2]
+    word = name.lower()
+    if "cis" in word or "complex" in word:
+        return [half.astype(complex)]
+    if word.startswith("cos"):
+        return [ones, half, ones[None], ones[None, None]]
+    if word.startswith("sin"):
+        return [0 * ones, 0 * half, 0 * ones[None], 0 * ones[None, None]]
+    return [(ones[None], 0 * ones[None]), (ones, 0 * ones), half.astype(complex)]

@@ -164,7 +164,7 @@ def _alternatives(entry: Entry, role: str, heads: int) -> list[Array]:
     if w.ndim == 2:
         if entry.exact:
             return [w]
-        return [w, w.T] if w.shape[0] == w.shape[1] or role == "o" else [w, w.T]
+        return [w, w.T]
     if w.ndim == 3:
         a, b, c = w.shape
         if role == "o":
@@ -258,105 +258,137 @@ def read(
     source: str = "",
 ) -> Found:
     """Readings of the entries for ``heads`` heads over ``groups`` key heads, C = ``model``."""
-    by_role = _grouped(entries)
-    entries = _named_by_order(entries, by_role)
-    by_role = _grouped(entries)
-    biases = _biases(entries)
-    readings: list[dict[str, Linear]] = []
-    o_entries = by_role.get("o", [])[-1:]
-    shared = False
-
-    def linear(w: Array, entry: Entry, role: str) -> Linear:
-        bias = entry.b if entry.b is not None else biases.get(role)
-        if bias is not None:
-            bias = np.asarray(bias).reshape(-1)
-            if bias.size != w.shape[1]:
-                bias = None
-        return Linear(w, bias)
-
-    if "qkv" in by_role and not {"q", "k", "v"} <= set(by_role):
-        entry = by_role["qkv"][0]
-        b = entry.b if entry.b is not None else biases.get("qkv")
-        matrices = (
-            [entry.w]
-            if entry.exact
-            else [m for m in (entry.w, entry.w.T) if m.shape[1] > m.shape[0]]
-        )
-        orders = ["qkv"]
-        if re.search(r"\bk\s*,\s*q\s*,\s*v\b|\bkey\s*,\s*query\s*,\s*value|kqv", source):
-            orders = ["kqv"]
-        elif re.search(
-            r"\bv\s*,\s*k\s*,\s*q\b\s*=|\bvalues?\s*,\s*keys?\s*,\s*quer\w+\s*=", source
-        ):
-            orders = ["vkq"]
-        elif re.search(r"\bq\s*,\s*v\s*,\s*k\b\s*=", source):
-            orders = ["qvk"]
-        for m in matrices:
-            for order in orders:
-                readings += _split_fused(m, b, 3, heads, groups, order)
-    elif "kv" in by_role and "q" in by_role:
-        entry, query = by_role["kv"][0], by_role["q"][0]
-        b = entry.b if entry.b is not None else biases.get("kv")
-        width = _alternatives(query, "q", heads)[0].shape[1] // heads
-        inner = max(entry.w.shape[1] // (2 * width), 1)
-        groups = inner if heads % inner == 0 else groups
-        for w in _alternatives(query, "q", heads):
-            for m in [entry.w] if entry.exact else [entry.w, entry.w.T]:
-                for parts in _split_fused(m, b, 2, groups, groups, "kv"):
-                    readings.append({"q": linear(w, query, "q"), **parts})
-    elif by_role.keys() & {"q", "k", "v"}:
-        roles = [r for r in ("q", "k", "v") if r in by_role]
-        columns = []
-        for role in roles:
-            entry = _stacked(by_role[role], role, heads)[0]
-            columns.append([(entry, w) for w in _alternatives(entry, role, heads)])
-        same = all(len({w.shape for _, w in c}) <= 1 and len(c) == 2 for c in columns)
-        combos: Any = zip(*columns, strict=True) if same else itertools.product(*columns)
-        for combo in itertools.islice(combos, READINGS):
-            readings.append({r: linear(w, e, r) for r, (e, w) in zip(roles, combo, strict=True)})
-        readings = [r for r in readings if len({x.w.shape[0] for x in r.values()}) == 1] or readings
+    entries = _named_by_order(entries, _grouped(entries))
+    shelf = _Shelf(entries, heads, groups)
+    readings = shelf.readings(source)
     if not readings:
         return Found(heads=heads, groups=groups, norms=tuple(norms), entries=tuple(entries))
-    if heads > 1 and model is not None and "q" in readings[0]:
-        first = readings[0]["q"].w
-        if first.shape[0] * heads == model and first.shape[1] * heads == model:
-            shared = True
-            readings = [{r: _block_diagonal(x, heads) for r, x in one.items()} for one in readings]
-    finished: list[Weights] = []
-    for one in readings:
-        if not o_entries:
-            finished.append(Weights(**one))
-            continue
-        inner = one["v"].w.shape[1] if "v" in one else None
-        if groups != heads and inner is not None and "q" in one:
-            inner = one["q"].w.shape[1]
-        options = _alternatives(o_entries[0], "o", heads)
-        fitting = [w for w in options if inner is None or w.shape[0] == inner]
-        for w in fitting or options[:1]:
-            finished.append(Weights(**one, o=linear(w, o_entries[0], "o")))
-    first_reading = finished[0]
-    some = first_reading.q or first_reading.v or first_reading.k
+    shared = _is_shared(readings[0], heads, model)
+    if shared:
+        readings = [{r: _block_diagonal(x, heads) for r, x in one.items()} for one in readings]
+    finished = [w for one in readings for w in shelf.with_output(one)]
+    first = finished[0]
+    some = first.q or first.v or first.k
     assert some is not None
-    if first_reading.q is not None and first_reading.k is not None:
-        d = first_reading.q.w.shape[1] // heads
-        if (
-            d
-            and first_reading.k.w.shape[1] % d == 0
-            and heads % max(first_reading.k.w.shape[1] // d, 1) == 0
-        ):
-            groups = max(first_reading.k.w.shape[1] // d, 1)
-    key_side = first_reading.k or first_reading.v or some
+    key_side = first.k or first.v or some
+    output = shelf.output
     return Found(
         tuple(finished[:READINGS]),
         heads,
-        groups,
+        _key_heads(first, heads, shelf.groups),
         some.w.shape[0],
         key_side.w.shape[0],
         shared,
-        o_entries[0].path if o_entries else None,
+        output.path if output is not None else None,
         tuple(norms),
         tuple(entries),
     )
+
+
+def _is_shared(one: Mapping[str, Linear], heads: int, model: int | None) -> bool:
+    """Whether the projections are of one head's width, in and out, for a model of more heads."""
+    return (
+        heads > 1
+        and model is not None
+        and "q" in one
+        and all(n * heads == model for n in one["q"].w.shape)
+    )
+
+
+def _key_heads(first: Weights, heads: int, groups: int) -> int:
+    """The number of key heads that the widths of queries and keys tell."""
+    if first.q is None or first.k is None:
+        return groups
+    width = first.q.w.shape[1] // heads
+    told, rest = divmod(first.k.w.shape[1], width) if width else (0, 1)
+    return told if told and not rest and heads % told == 0 else groups
+
+
+class _Shelf:
+    """Entries by role, and what can be read from them."""
+
+    def __init__(self, entries: Sequence[Entry], heads: int, groups: int) -> None:
+        self._roles = _grouped(entries)
+        self._biases = _biases(entries)
+        self._heads = heads
+        self.groups = groups
+
+    @property
+    def output(self) -> Entry | None:
+        """The output projection's entry: the last of that role."""
+        return self._roles["o"][-1] if self._roles.get("o") else None
+
+    def readings(self, source: str) -> list[dict[str, Linear]]:
+        """Every reading of queries, keys and values."""
+        if "qkv" in self._roles and not {"q", "k", "v"} <= set(self._roles):
+            return self._fused(source)
+        if "kv" in self._roles and "q" in self._roles:
+            return self._half_fused()
+        return self._separate() if self._roles.keys() & {"q", "k", "v"} else []
+
+    def _linear(self, w: Array, entry: Entry, role: str) -> Linear:
+        bias = entry.b if entry.b is not None else self._biases.get(role)
+        if bias is None or np.size(bias) != w.shape[1]:
+            return Linear(w)
+        return Linear(w, np.asarray(bias).reshape(-1))
+
+    def _fused(self, source: str) -> list[dict[str, Linear]]:
+        entry = self._roles["qkv"][0]
+        bias = entry.b if entry.b is not None else self._biases.get("qkv")
+        both = [entry.w] if entry.exact else [entry.w, entry.w.T]
+        wide = [m for m in both if entry.exact or m.shape[1] > m.shape[0]]
+        order = next((o for o, pattern in _ORDERS.items() if re.search(pattern, source)), "qkv")
+        return [
+            parts
+            for m in wide
+            for parts in _split_fused(m, bias, 3, self._heads, self.groups, order)
+        ]
+
+    def _half_fused(self) -> list[dict[str, Linear]]:
+        entry, query = self._roles["kv"][0], self._roles["q"][0]
+        bias = entry.b if entry.b is not None else self._biases.get("kv")
+        queries = _alternatives(query, "q", self._heads)
+        inner = max(entry.w.shape[1] // (2 * queries[0].shape[1] // self._heads), 1)
+        if self._heads % inner == 0:
+            self.groups = inner
+        return [
+            {"q": self._linear(w, query, "q"), **parts}
+            for w in queries
+            for m in ([entry.w] if entry.exact else [entry.w, entry.w.T])
+            for parts in _split_fused(m, bias, 2, self.groups, self.groups, "kv")
+        ]
+
+    def _separate(self) -> list[dict[str, Linear]]:
+        roles = [r for r in ("q", "k", "v") if r in self._roles]
+        columns = []
+        for role in roles:
+            entry = _stacked(self._roles[role], role, self._heads)[0]
+            columns.append([(entry, w) for w in _alternatives(entry, role, self._heads)])
+        alike = all(len({w.shape for _, w in c}) <= 1 and len(c) == 2 for c in columns)
+        combos: Any = zip(*columns, strict=True) if alike else itertools.product(*columns)
+        found = [
+            {r: self._linear(w, e, r) for r, (e, w) in zip(roles, combo, strict=True)}
+            for combo in itertools.islice(combos, READINGS)
+        ]
+        return [r for r in found if len({x.w.shape[0] for x in r.values()}) == 1] or found
+
+    def with_output(self, one: dict[str, Linear]) -> list[Weights]:
+        """The reading with each reading of the output projection."""
+        entry = self.output
+        if entry is None:
+            return [Weights(**one)]
+        wide = one["q"] if self.groups != self._heads and "q" in one else one.get("v")
+        options = _alternatives(entry, "o", self._heads)
+        fitting = [w for w in options if wide is None or w.shape[0] == wide.w.shape[1]]
+        return [Weights(**one, o=self._linear(w, entry, "o")) for w in fitting or options[:1]]
+
+
+_ORDERS = {
+    "kqv": r"\bk\s*,\s*q\s*,\s*v\b|\bkey\s*,\s*query\s*,\s*value|kqv",
+    "vkq": r"\bv\s*,\s*k\s*,\s*q\b\s*=|\bvalues?\s*,\s*keys?\s*,\s*quer\w+\s*=",
+    "qvk": r"\bq\s*,\s*v\s*,\s*k\b\s*=",
+}
+"""The orders of a fused projection other than q, k, v, by what the source unpacks."""
 
 
 def _named_by_order(entries: Sequence[Entry], by_role: Mapping[str, Any]) -> list[Entry]:
