@@ -42,10 +42,13 @@ class Answer:
         if all(f[0] != fault for f in self.faults):
             self.faults.append((fault, risk, key, values, 0.0, right))
 
+    def unexplained(self) -> None:
+        """No hypothesis gives its numbers."""
+        self.verdict = "unknown"
+        self.undetermined.append(("check.no-hypothesis", {}))
 
-def subject_of(
-    thing: Any, source: Source, init: Mapping[str, Any], sizes: Sizes, *, width: int, said: Any
-) -> Subject:
+
+def subject_of(thing: Any, source: Source, init: Mapping[str, Any], *, width: int) -> Subject:
     """Builds a class with ``width`` for its width and room for 16 positions."""
     given = dict(init)
     if inspect.isclass(thing):
@@ -53,13 +56,11 @@ def subject_of(
             if p.name in given or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
                 continue
             role = size_role(p.name)
-            if role in ("model_dim", "head_dim") and isinstance(
-                p.default, int | type(inspect.Parameter.empty)
-            ):
+            if role in ("model_dim", "head_dim"):
                 given[p.name] = width
             elif role in ("length", "exact_length") and p.default is p.empty:
                 given[p.name] = 16
-    return build(thing, source, given, sizes)
+    return build(thing, source, given, Sizes())
 
 
 def is_whole(table: Array) -> bool:

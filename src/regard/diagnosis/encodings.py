@@ -91,7 +91,7 @@ def _number_arguments(subject: Subject, length: int, width: int) -> dict[str, An
 
 
 def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) -> None:
-    subject = subject_of(thing, source, said.get("init") or {}, Sizes(), width=D, said=said)
+    subject = subject_of(thing, source, said.get("init") or {}, width=D)
     inputs = [
         p
         for p in subject.parameters
@@ -127,8 +127,7 @@ def _rows(table: Any) -> Array:
 def _judge_table(table: Array, source: Source, answer: Answer, *, tolerance: float = 1e-5) -> None:
     """Names the faults of a (T, D) table of sinusoids."""
     if table.ndim != 2 or table.shape[-1] != D:
-        answer.verdict = "unknown"
-        answer.undetermined.append(("check.no-hypothesis", {}))
+        answer.unexplained()
         return
     constants = {
         float(m) for m in re.findall(r"(?<![\w.])\d+(?:\.\d*)?(?:e\d+)?(?![\w])", source.joined)
@@ -144,8 +143,7 @@ def _judge_table(table: Array, source: Source, answer: Answer, *, tolerance: flo
         if not table.any() or is_whole(table):
             answer.add("position-integer", right=float(np.abs(table - right[: len(table)]).max()))
             return
-        answer.verdict = "unknown"
-        answer.undetermined.append(("check.no-hypothesis", {}))
+        answer.unexplained()
         return
     for fault in best.faults:
         answer.add(fault, right=float(np.abs(table - right[: len(table)]).max()))
@@ -210,7 +208,7 @@ def _width_runner(
     thing: Any, source: Source, said: Mapping[str, Any], name: str
 ) -> Callable[[], Any]:
     def run() -> Any:
-        odd = subject_of(thing, source, said.get("init") or {}, Sizes(), width=D - 1, said=said)
+        odd = subject_of(thing, source, said.get("init") or {}, width=D - 1)
         return odd.run({name: np.zeros((B, T, D - 1))})
 
     if not inspect.isclass(thing):
@@ -235,8 +233,7 @@ def _judge_added(
         _judge_rows(subject, source, answer, zero)
         return
     if zero.shape != (B, T, D):
-        answer.verdict = "unknown"
-        answer.undetermined.append(("check.no-hypothesis", {}))
+        answer.unexplained()
         return
     same_over_batch = np.allclose(zero[0], zero[1])
     same_over_time = np.allclose(zero, zero[:, :1])
@@ -256,8 +253,7 @@ def _judge_added(
         if _integer_table(subject):
             answer.add("position-integer")
             return
-        answer.verdict = "unknown"
-        answer.undetermined.append(("check.no-hypothesis", {}))
+        answer.unexplained()
         return
     if stated is not None and stated.startswith("T") and same_over_batch and not same_over_time:
         answer.how["layout"] = "BTC"

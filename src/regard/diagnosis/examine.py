@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -356,21 +356,10 @@ _CHOICES = {"pre", "pre-residual", "post", "residual", "heads-last", "unscaled",
 
 
 def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
-    source = judge.subject.source
+    """Names what masks, rules and the special rounds find."""
     rule = rule_answer(judge, base)
-    given: Mapping[str, Any] | None = None
     if rule is not None:
-        given = rule.given
-        for fault in rule.faults:
-            key = (
-                "check.evidence-causal-missing"
-                if fault == "causal-missing"
-                else "check.evidence-reproduced"
-            )
-            error = rule.explanation.error if rule.explanation is not None else np.inf
-            _add(outcome, source, fault, False, key, {}, error, rule.error_of_right)
-        if rule.explanation is None and not rule.faults:
-            outcome.undetermined.append(("check.rule-unexplained", {"parameter": rule.parameter}))
+        _name_rule(judge, rule, outcome)
     _missing_causality(judge, base, outcome, rule)
     masked: MaskAnswer | None = None
     meanings = {}
@@ -381,44 +370,59 @@ def _name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
             continue  # a mask for another input, which is not given
         found = answer(judge, base, p)
         if found is None:
-            refused = rounds.half_refused(judge)
-            if refused is not None:
-                _hit(outcome, source, refused)
+            _hits(judge, outcome, [rounds.half_refused(judge)])
             continue
         if found.faults == ("mask-ignored",) and not known_parameter(p.name):
             continue  # its name leaves open what it masks
-        for fault in found.faults:
-            key = {
-                "mask-ignored": "check.evidence-ignored",
-                "mask-inverted": "check.evidence-inverted",
-                "mask-nan": "check.evidence-nan",
-            }.get(fault, "check.evidence-reproduced")
-            values = (
-                {"meaning": found.meaning or "", "stated": found.stated or ""}
-                if fault == "mask-inverted"
-                else {}
-            )
-            error = found.explanation.error if found.explanation is not None else np.inf
-            _add(outcome, source, fault, False, key, values, error, found.error_of_right)
-        if found.explanation is None and not found.faults:
-            outcome.undetermined.append(("check.mask-unexplained", {"parameter": p.name}))
+        _name_mask(judge, found, outcome)
         if found.meaning not in (None, "ignored"):
             meanings[p.name] = found.meaning
             masked = masked or found
     if meanings:
         outcome.how["mask"] = meanings
-    hits = [rounds.grows_with_scores(judge, base)]
-    hits += chances.drops(judge, base)
-    hits.append(caching.fewer_queries(judge, base, given))
-    hits += caching.cached(judge, base)
+    given = None if rule is None else rule.given
     usable = masked if masked is not None and not masked.faults else None
+    hits = [rounds.grows_with_scores(judge, base), *chances.drops(judge, base)]
+    hits += [caching.fewer_queries(judge, base, given), *caching.cached(judge, base)]
     if usable is not None:
         hits += [rounds.empty_row(judge, base, usable), rounds.weak_fill(judge, base, usable)]
     if usable is not None or masked is None:
         hits += rounds.half(judge, base, usable, given)
+    _hits(judge, outcome, hits)
+
+
+def _hits(judge: Judge, outcome: Outcome, hits: Sequence[rounds.Hit | None]) -> None:
     for hit in hits:
         if hit is not None:
-            _hit(outcome, source, hit)
+            _hit(outcome, judge.subject.source, hit)
+
+
+_EVIDENCE = {
+    "mask-ignored": "check.evidence-ignored",
+    "mask-inverted": "check.evidence-inverted",
+    "mask-nan": "check.evidence-nan",
+    "causal-missing": "check.evidence-causal-missing",
+}
+
+
+def _name_rule(judge: Judge, rule: RuleAnswer, outcome: Outcome) -> None:
+    for fault in rule.faults:
+        key = _EVIDENCE.get(fault, "check.evidence-reproduced")
+        error = rule.explanation.error if rule.explanation is not None else np.inf
+        _add(outcome, judge.subject.source, fault, False, key, {}, error, rule.error_of_right)
+    if rule.explanation is None and not rule.faults:
+        outcome.undetermined.append(("check.rule-unexplained", {"parameter": rule.parameter}))
+
+
+def _name_mask(judge: Judge, found: MaskAnswer, outcome: Outcome) -> None:
+    error = found.explanation.error if found.explanation is not None else np.inf
+    values = {"meaning": found.meaning or "", "stated": found.stated or ""}
+    for fault in found.faults:
+        key = _EVIDENCE.get(fault, "check.evidence-reproduced")
+        told = values if fault == "mask-inverted" else {}
+        _add(outcome, judge.subject.source, fault, False, key, told, error, found.error_of_right)
+    if found.explanation is None and not found.faults:
+        outcome.undetermined.append(("check.mask-unexplained", {"parameter": found.parameter}))
 
 
 def _missing_causality(judge: Judge, base: Base, outcome: Outcome, rule: RuleAnswer | None) -> None:

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from regard.diagnosis.weights import read as read_weights
 _DRAWS = re.compile(
     r"randn|\.rand\(|\.normal\(|\.uniform\(|standard_normal|random\.random|nn\.Linear\("
 )
+TRIES = 8
+"""No more calls than this are explained in the search for how a subject is called."""
 SECONDS = 4.0
 """How long all searches of one examination may take together."""
 HALF = 1e-2
@@ -172,50 +174,49 @@ class Judge:
 
     def base(self, *, seed: int, queries: int = 5, keys: int = 5) -> Base | None:
         """The first setup that runs and is explained, or the first that runs."""
-        first: Base | None = None
-        best: Base | None = None
-        tried = 0
-        layout = None
+        found: list[Base] = []
         explained_in: set[str] = set()
         for setup in self.prepared(seed, queries, keys):
-            if tried >= 8 or (tried and time.process_time() > self.deadline):
+            late = found and time.process_time() > self.deadline
+            if late or len(found) >= TRIES or self._is_settled(setup, found):
                 break
             if setup.layout in explained_in:
                 continue
-            if (
-                layout is not None
-                and setup.layout != layout
-                and best is not None
-                and self._stated(layout)
-            ):
-                break
             for fixed in self.neutral(setup):
-                answer = self.call(setup, fixed)
-                if answer is None:
+                base = self._tried(setup, fixed)
+                if base is None:
                     continue
-                output, result = answer
-                if not plausible(setup, output):
-                    continue
-                if self.settle(setup, fixed):
+                if base == "again":
                     return self.base(seed=seed, queries=queries, keys=keys)
-                if self.random:
-                    output, result = self.call(setup, fixed) or answer
-                tried += 1
-                layout = setup.layout
-                base = self.explained(setup, output, result, fixed)
-                first = first or base
+                found.append(base)
                 if base.best is None and time.process_time() < self.deadline:
                     continue
-                if base.best is not None and (
-                    best is None or base.best.cost < best.best.cost - 0.3
-                ):  # type: ignore[union-attr]
-                    best = base
                 if base.best is not None:
                     if not set(base.best.faults) & OF_LAYOUT:
                         return base
                     explained_in.add(setup.layout)
                 break
-        return best or first
+        return _cheapest(found)
+
+    def _is_settled(self, setup: Setup, found: list[Base]) -> bool:
+        """Whether the stated layout was explained, so that no other is to be tried."""
+        done = next((b for b in found if b.best is not None), None)
+        return (
+            done is not None
+            and setup.layout != done.setup.layout
+            and self._stated(done.setup.layout)
+        )
+
+    def _tried(self, setup: Setup, fixed: Mapping[str, Any]) -> Base | Literal["again"] | None:
+        """What one call explains; None where it does not run, "again" where weights were found by it."""
+        answer = self.call(setup, fixed)
+        if answer is None or not plausible(setup, answer[0]):
+            return None
+        if self.settle(setup, fixed):
+            return "again"
+        if self.random:
+            answer = self.call(setup, fixed) or answer
+        return self.explained(setup, *answer, fixed)
 
     def _stated(self, layout: str) -> bool:
         from regard.diagnosis.calling import HEADED, layouts_of
@@ -407,6 +408,16 @@ class Judge:
         return [
             e for e in fits if far(compute(case, e.steps)) <= max(tolerance * 10, ROUNDING * 10)
         ]
+
+
+def _cheapest(found: list[Base]) -> Base | None:
+    """The base whose explanation costs least by a margin, else the first explained, else the first."""
+    best: Base | None = None
+    cost = np.inf
+    for base in found:
+        if base.best is not None and base.best.cost < cost - 0.3:
+            best, cost = base, base.best.cost
+    return best or (found[0] if found else None)
 
 
 def plausible(setup: Setup, output: Array) -> bool:

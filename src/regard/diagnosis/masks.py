@@ -12,7 +12,7 @@ import numpy as np
 from regard.diagnosis.hypotheses import Deviation, mask_deviations, rule_deviations
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.prose import about_masks, mask_meaning, stated_window
-from regard.diagnosis.reference import Array
+from regard.diagnosis.reference import Array, Case
 from regard.diagnosis.search import ROUNDING, Explanation, explain
 from regard.diagnosis.source import shapes_in
 from regard.diagnosis.subject import Parameter
@@ -169,105 +169,103 @@ def _kinds(judge: Judge, p: Parameter, stated: str | None) -> tuple[str, ...]:
     return ("bool", "number", "integer", "additive")
 
 
-def _one(
-    judge: Judge, base: Base, p: Parameter, shape: tuple[int, ...], kind: str,
-    rng: np.random.Generator, stated: str | None,
-) -> MaskAnswer | None:  # fmt: skip
+def _given(
+    base: Base, shape: tuple[int, ...], kind: str, rng: np.random.Generator
+) -> tuple[Any, Array] | None:
+    """A mask of this shape and kind, and what it marks as (B or 1, H or 1, T or 1, S)."""
     case = base.setup.case
     t, s, b = case.q.shape[-2], case.k.shape[-2], base.setup.batch
-    ones: Any
     if kind == "lengths":
-        given: Any = np.array([s - 3, s - 1][:b])
-        ones = (np.arange(s) < given[:, None])[:, None, None]
-    else:
-        given = pattern(rng, shape)
-        ones = canonical(given, t, s, b)
-        if ones is None:
-            if len(shape) == 3:
-                given = np.repeat(pattern(rng, (b, *shape[1:])), case.heads, 0)
-                ones = given[:: case.heads][:, None]
-            else:
-                return None
-        if kind == "number":
-            given = given.astype(np.float64)
-        elif kind == "integer":
-            given = given.astype(np.int64)
-        elif kind == "additive":
-            given = np.where(given, 0.0, -1e9)
+        stops = np.array([s - 3, s - 1][:b])
+        return stops, (np.arange(s) < stops[:, None])[:, None, None]
+    given = pattern(rng, shape)
+    marked = canonical(given, t, s, b)
+    if marked is None:
+        if len(shape) != 3:
+            return None
+        given = np.repeat(pattern(rng, (b, *shape[1:])), case.heads, 0)
+        marked = given[:: case.heads][:, None]
+    if kind == "additive":
+        return np.where(given, 0.0, -1e9), marked
+    kinds: dict[str, Any] = {"number": np.float64, "integer": np.int64}
+    return given.astype(kinds.get(kind, np.bool_)), marked
+
+
+def _one(
+    judge: Judge,
+    base: Base,
+    p: Parameter,
+    shape: tuple[int, ...],
+    kind: str,
+    rng: np.random.Generator,
+    stated: str | None,
+) -> MaskAnswer | None:
+    """The answer for a mask of one shape and kind; None where the subject does not take it."""
+    made = _given(base, shape, kind, rng)
+    if made is None or base.best is None:
+        return None
+    given, marked = made
     called = judge.call(base.setup, {**base.fixed, p.name: given})
-    if called is None:
+    if called is None or called[0].shape != base.observed.shape:
         return None
-    output, _ = called
-    if output.shape != base.observed.shape:
-        return None
+    output = called[0]
+    silent = MaskAnswer(p.name, None, stated, None, (), shape, kind, marked, {p.name: given})
     if np.array_equal(output, base.observed):
         nothing = Deviation((("meaning", "ignored"),), ("mask-ignored",))
-        assert base.best is not None
         told = Explanation((*base.best.deviations, nothing), base.best.error)
-        return MaskAnswer(
-            p.name,
-            "ignored",
-            stated,
-            told,
-            ("mask-ignored",),
-            shape,
-            kind,
-            ones,
-            {p.name: given},
-            1.0,
+        return replace(
+            silent, meaning="ignored", explanation=told, faults=nothing.faults, error_of_right=1.0
         )
-    masked = replace(case, allowed=ones)
-    assert base.best is not None
-    fixed = tuple(d for d in base.best.deviations)
-    pad = ones.shape[-2] == 1 and t > 1
     if not np.isfinite(output).all():
-        return _not_finite(judge, p, output, stated, kind, given)
+        return _not_finite(judge, output, silent)
+    masked = replace(base.setup.case, allowed=marked)
+    fits = _fits(judge, base, masked, output)
+    if not fits:
+        return silent
+    best = fits[0]
+    meaning = "additive" if kind == "additive" else best.steps["meaning"]
+    known = base.best.deviations
+    faults = tuple(f for d in best.deviations if d not in known for f in d.faults)
+    torn = stated in ("keep", "drop") and meaning in ("keep", "drop") and meaning != stated
+    if torn and "mask-added" not in faults:
+        faults = ("mask-inverted", *faults)
+    if "mask-added" in faults and stated is None and not _says_boolean(judge, p):
+        as_bias = _one(judge, base, p, shape, "additive", rng, "additive")
+        if as_bias is not None and as_bias.explanation is not None and not as_bias.faults:
+            return replace(as_bias, meaning="additive", stated=None)
+    right = judge.far(base.setup, output)(_right(masked, best, stated))
+    return replace(silent, meaning=meaning, explanation=best, faults=faults, error_of_right=right)
+
+
+def _fits(judge: Judge, base: Base, masked: Case, output: Array) -> list[Explanation]:
+    """What explains a masked output, the explanation without a mask being settled."""
+    assert base.best is not None
+    fixed = base.best.deviations
+    b, t = base.setup.batch, masked.q.shape[-2]
+    pad = masked.allowed.shape[-2] == 1 and t > 1
     deviations = [
         d
         for d in mask_deviations(judge.subject.source.joined)
         if _makes_sense(d, pad, masked.heads, b)
     ]
-    rules = {s for d in fixed for s, _ in d.changes}
+    rules = {step for d in fixed for step in d.steps}
     if "place" in rules:  # the subject's own rule acts in the same place
         deviations = [_without_place(d) for d in deviations]
-    fits = explain(
-        [(masked, judge.far(base.setup, output))], deviations, base=fixed,
-        tolerance=max(base.tolerance, ROUNDING), most=1, readings=1,
-    )  # fmt: skip
-    fits = [f for f in fits if f.steps.get("meaning") is not None]
-    if not fits and "rule" in rules:  # a mask that takes the place of the subject's own rule
-        alone = tuple(d for d in fixed if "rule" not in d.steps)
-        plain = [
-            d for d in mask_deviations() if not d.faults and _makes_sense(d, pad, masked.heads, b)
-        ]
+    tries: list[tuple[Sequence[Deviation], Sequence[Deviation]]] = [(deviations, fixed)]
+    if "rule" in rules:  # or the mask takes the place of the subject's own rule
+        alone = [d for d in fixed if "rule" not in d.steps]
+        tries.append(([d for d in deviations if not d.faults], alone))
+    for options, settled in tries:
         fits = explain(
-            [(masked, judge.far(base.setup, output))], plain, base=alone,
-            tolerance=max(base.tolerance, ROUNDING), most=1,
-        )  # fmt: skip
-        fits = [f for f in fits if f.steps.get("meaning") is not None]
-    if not fits:
-        return MaskAnswer(p.name, None, stated, None, (), shape, kind, ones, {p.name: given})
-    best = fits[0]
-    meaning = best.steps["meaning"]
-    if kind == "additive" and meaning == "keep":
-        meaning = "additive"
-    faults = tuple(f for d in best.deviations if d not in fixed for f in d.faults)
-    if stated in ("keep", "drop") and meaning in ("keep", "drop") and meaning != stated:
-        if "mask-added" not in faults:
-            faults = ("mask-inverted", *faults)
-    if (
-        "mask-added" in faults
-        and stated is None
-        and kind != "additive"
-        and not _says_boolean(judge, p)
-    ):
-        as_bias = _one(judge, base, p, shape, "additive", rng, "additive")
-        if as_bias is not None and as_bias.explanation is not None and not as_bias.faults:
-            return replace(as_bias, meaning="additive", stated=None)
-    right = judge.far(base.setup, output)(_right(masked, best, stated))
-    return MaskAnswer(
-        p.name, meaning, stated, best, faults, shape, kind, ones, {p.name: given}, right
-    )
+            [(masked, judge.far(base.setup, output))],
+            options,
+            base=settled,
+            tolerance=max(base.tolerance, ROUNDING),
+            most=1,
+        )
+        if fits := [f for f in fits if f.steps.get("meaning") is not None]:
+            return fits
+    return []
 
 
 def _says_boolean(judge: Judge, p: Parameter) -> bool:
@@ -307,28 +305,14 @@ PRODUCT_WITH_INFINITY = (
 )
 
 
-def _not_finite(
-    judge: Judge, p: Parameter, output: Array, stated: str | None, kind: str, given: Array
-) -> MaskAnswer:
-    source = judge.subject.source
+def _not_finite(judge: Judge, output: Array, silent: MaskAnswer) -> MaskAnswer:
+    """The answer for a mask that gives NaN or infinity though it leaves every row some keys."""
     faults: tuple[str, ...] = ()
-    if np.isnan(output).mean() > 0.5 and source.line(PRODUCT_WITH_INFINITY):
+    if np.isnan(output).mean() > 0.5 and judge.subject.source.line(PRODUCT_WITH_INFINITY):
         faults = ("mask-nan",)
     elif filled_after_softmax(judge):
         faults = ("mask-after-softmax",)
-    return MaskAnswer(
-        p.name,
-        None,
-        stated,
-        None,
-        faults,
-        given.shape,
-        kind,
-        None,
-        {p.name: given},
-        np.inf,
-        "not-finite",
-    )
+    return replace(silent, faults=faults, error_of_right=np.inf, note="not-finite")
 
 
 def filled_after_softmax(judge: Judge) -> bool:

@@ -12,73 +12,81 @@ from regard.diagnosis.encoding import Answer, B, D, H, T, is_whole, subject_of
 from regard.diagnosis.reference import Array, rotate
 from regard.diagnosis.roles import size_role
 from regard.diagnosis.source import Source, stated_layout
-from regard.diagnosis.subject import Refused, Sizes, Subject
+from regard.diagnosis.subject import Refused, Subject
+
+_LAYOUTS = ["BHTD", "BTHD", "BTD", "TD", "THD", "HTD"]
+_NUMBERS = ("model_dim", "head_dim", "length", "exact_length")
 
 
 def rotary(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) -> None:
-    subject = subject_of(thing, source, said.get("init") or {}, Sizes(), width=D, said=said)
+    """Examines a rotary encoding: one that rotates, or one that makes the tables for it."""
+    subject = subject_of(thing, source, said.get("init") or {}, width=D)
+    required = [p for p in subject.parameters if p.required]
     inputs = [
-        p
-        for p in subject.parameters
-        if p.role in ("x", "q", "k", "v", "context", "heads") and p.required
+        p.name
+        for p in required
+        if p.role in ("x", "q", "k", "v", "context") or (p.role, p.name) == ("heads", "h")
     ]
-    inputs = [p for p in inputs if p.role != "heads" or p.name in ("h",)]
-    number_only = subject.owner is None and all(
-        size_role(p.name) in ("model_dim", "head_dim", "length", "exact_length") or p.role in ("position",)
-        for p in subject.parameters if p.required
-    )  # fmt: skip
-    if number_only or not inputs:
-        _tables_of_rotary(subject, source, answer)
+    numbers = subject.owner is None and all(
+        size_role(p.name) in _NUMBERS or p.role == "position" for p in required
+    )
+    if numbers or not inputs or (subject.owner is not None and _gives_tables(subject, inputs)):
+        _tables_of_rotary(subject, answer)
         return
     stated = said.get("layout") or stated_layout(source)
-    if subject.owner is not None and _gives_tables(subject, [p.name for p in inputs]):
-        _tables_of_rotary(subject, source, answer)
-        return
-    layouts = ["BHTD", "BTHD", "BTD", "TD", "THD", "HTD"]
-    if stated in ("BTC", "TBC", "TC"):
-        stated = stated.replace("C", "D")
-    if stated in layouts:
-        layouts = [stated, *[x for x in layouts if x != stated]]
-    error: Exception | None = None
-    unexplained: tuple[Subject, list[str], str, Mapping[str, Any]] | None = None
-    wrong: tuple[tuple[str, ...], str] | None = None
-    for layout in layouts:
-        for tables in _given_tables(subject, layout):
+    stated = stated.replace("C", "D") if stated in ("BTC", "TBC", "TC") else stated
+    first = [stated] if stated in _LAYOUTS else []
+    ways = _Ways(subject, inputs, stated)
+    for layout in dict.fromkeys([*first, *_LAYOUTS]):
+        if ways.explain(layout, answer):
+            return
+        if ways.wrong is not None and layout == stated:
+            break
+    ways.settle(answer)
+
+
+class _Ways:
+    """The ways of calling a rotation, and the best that was found so far."""
+
+    def __init__(self, subject: Subject, inputs: list[str], stated: str | None) -> None:
+        self._subject, self._inputs, self._stated = subject, inputs, stated
+        self._error: Exception | None = None
+        self._open: tuple[str, Mapping[str, Any]] | None = None
+        self.wrong: tuple[tuple[str, ...], str] | None = None
+
+    def explain(self, layout: str, answer: Answer) -> bool:
+        """Whether some tables in this layout settle the matter."""
+        for tables in _given_tables(self._subject, layout):
             try:
-                faults = _rotation(subject, [p.name for p in inputs], layout, tables)
+                faults = _rotation(self._subject, self._inputs, layout, tables)
             except Exception as raised:  # whatever somebody's code may raise
-                error = error or raised
+                self._error = self._error or raised
                 continue
             if faults is None:
-                unexplained = unexplained or (subject, [p.name for p in inputs], layout, tables)
-                continue
-            if faults and layout != stated and wrong is None:
-                wrong = (faults, layout)
-                continue
-            if faults and tables and wrong is None:
-                wrong = (faults, layout)  # other tables may be what it wants
-                continue
-            answer.how.update(layout=layout)
-            for fault in faults:
-                answer.add(fault)
-            _offset(subject, [p.name for p in inputs], layout, tables, answer)
-            return
-        if wrong is not None and layout == stated:
-            break
-    if wrong is not None:
-        answer.how.update(layout=wrong[1])
-        for fault in wrong[0]:
-            answer.add(fault)
-        return
-    if unexplained is not None:
-        names = _by_property(*unexplained)
+                self._open = self._open or (layout, tables)
+            elif faults and self.wrong is None and (layout != self._stated or tables):
+                self.wrong = (faults, layout)  # another layout or other tables may be what it wants
+            elif not faults or self.wrong is None:
+                answer.how.update(layout=layout)
+                for fault in faults:
+                    answer.add(fault)
+                _offset(self._subject, self._inputs, layout, tables, answer)
+                return True
+        return False
+
+    def settle(self, answer: Answer) -> None:
+        """What is left when no way was right."""
+        if self.wrong is not None:
+            answer.how.update(layout=self.wrong[1])
+            names: tuple[str, ...] | None = self.wrong[0]
+        elif self._open is not None:
+            names = _by_property(self._subject, self._inputs, *self._open)
+        else:
+            raise self._error or Refused("check.no-call", names="")
         if names is None:
-            answer.verdict = "unknown"
-            answer.undetermined.append(("check.no-hypothesis", {}))
+            answer.unexplained()
         for fault in names or ():
             answer.add(fault)
-        return
-    raise error or Refused("check.no-call", names="")
 
 
 def _input(layout: str, rng: np.random.Generator) -> Array:
@@ -267,73 +275,60 @@ def _gives_tables(subject: Subject, inputs: list[str]) -> bool:
     return first is None or first.shape != x.shape or bool(first.any())
 
 
-def _tables_of_rotary(subject: Subject, source: Source, answer: Answer) -> None:
-    """A function of sizes that gives cos and sin, angles or complex numbers."""
-    options: list[dict[str, Any]] = []
-    arguments: dict[str, Any] = {}
+def _table_arguments(subject: Subject, x: Array) -> dict[str, Any]:
+    """Arguments for what makes tables: sizes by name, positions, and an input that is only measured."""
+    found: dict[str, Any] = {}
     for p in subject.parameters:
         if not p.required:
             continue
-        role = size_role(p.name)
         if p.role in ("x", "q", "k", "v", "context"):
-            arguments[p.name] = np.zeros((B, H, T, D))
-        elif role in ("model_dim", "head_dim"):
-            arguments[p.name] = D
-        elif p.role == "position":
-            arguments[p.name] = np.arange(T)
+            found[p.name] = x
+        elif size_role(p.name) in ("model_dim", "head_dim"):
+            found[p.name] = D
         else:
-            arguments[p.name] = T
-    options = [
-        arguments,
-        {
-            k: (np.zeros((B, T, D)) if isinstance(v, np.ndarray) and v.ndim == 4 else v)
-            for k, v in arguments.items()
-        },
-    ]
+            found[p.name] = np.arange(T) if p.role == "position" else T
+    return found
+
+
+def _tables_of_rotary(subject: Subject, answer: Answer) -> None:
+    """A function of sizes that gives cos and sin, angles or complex numbers."""
     result: Any = None
     error: Exception | None = None
-    for option in options:
+    for x in (np.zeros((B, H, T, D)), np.zeros((B, T, D))):
         try:
-            result = subject.run(option)
+            result = subject.run(_table_arguments(subject, x))
             break
         except Exception as raised:  # whatever somebody's code may raise
             error = raised
-    if result is None:
-        raise error or Refused("check.no-call", names="")
-    arrays = [
-        np.asarray(a)
-        for a in (result if isinstance(result, tuple) else (result,))
-        if isinstance(a, np.ndarray)
-    ]
+    parts = result if isinstance(result, tuple) else (result,)
+    arrays = [np.asarray(a) for a in parts if isinstance(a, np.ndarray)]
     if not arrays:
-        raise Refused("check.no-call", names="")
-    flat = [a.reshape([n for n in a.shape if n != 1]) for a in arrays]
-    if len(flat) == 1 and flat[0].ndim == 3:
-        flat = (
-            [flat[0][0], flat[0][1]]
-            if flat[0].shape[0] == 2
-            else [flat[0][..., 0], flat[0][..., 1]]
-        )
-    if np.iscomplexobj(flat[0]):
-        flat = [flat[0].real, flat[0].imag]
-    cos = flat[0][:T]
-    for exponent, faults in ((1.0, ()), (2.0, ("position-exponent-doubled",))):
+        raise error or Refused("check.no-call", names="")
+    cos = _first_table(arrays)
+    for exponent in (1.0, 2.0):
         angle = _angles(exponent)[: len(cos)]
-        forms = [angle, np.concatenate([angle, angle], -1), np.repeat(angle, 2, -1)]
-        for a in forms:
-            for expected in (np.cos(a), a, np.sin(a)):
-                if expected.shape == cos.shape and np.abs(expected - cos).max() < 2e-5:
-                    for fault in faults:
-                        answer.add(fault)
-                    return
+        for a in (angle, np.concatenate([angle, angle], -1), np.repeat(angle, 2, -1)):
+            if any(
+                expected.shape == cos.shape and np.abs(expected - cos).max() < 2e-5
+                for expected in (np.cos(a), a, np.sin(a))
+            ):
+                if exponent == 2.0:
+                    answer.add("position-exponent-doubled")
+                return
     if np.allclose(cos, cos[:1]):
         answer.add("rotary-axis")
-        return
-    if is_whole(_inverse(cos)):
+    elif is_whole(_inverse(cos)):
         answer.add("position-integer")
-        return
-    answer.verdict = "unknown"
-    answer.undetermined.append(("check.no-hypothesis", {}))
+    else:
+        answer.unexplained()
+
+
+def _first_table(arrays: list[Array]) -> Array:
+    """The first of two tables (T, D), however they are packed."""
+    first = arrays[0].reshape([n for n in arrays[0].shape if n != 1])
+    if len(arrays) == 1 and first.ndim == 3:
+        first = first[0] if first.shape[0] == 2 else first[..., 0]
+    return np.real(first)[:T]
 
 
 def _inverse(cos: Array) -> Array:
