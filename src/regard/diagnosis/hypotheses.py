@@ -273,7 +273,7 @@ def mask_deviations(code: str = "") -> list[Deviation]:
                 faults = (*turned, *((fault,) if fault else ()))
                 found.append(
                     Deviation(
-                        (("meaning", meaning), ("turn", turn), ("place", place)),
+                        (("meaning", meaning), ("turn", turn), ("given", place)),
                         faults,
                         cost + len(faults),
                         note="after-renormalised" if place == "after-renormalised" else "",

@@ -14,7 +14,7 @@ from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.prose import about_masks, mask_meaning, stated_window
 from regard.diagnosis.reference import Array, Case
 from regard.diagnosis.search import ROUNDING, Explanation, explain
-from regard.diagnosis.source import shapes_in
+from regard.diagnosis.source import Source, shapes_in
 from regard.diagnosis.subject import Parameter
 
 
@@ -222,7 +222,7 @@ def _one(
     fits = _fits(judge, base, masked, output)
     if not fits:
         return silent
-    best = fits[0]
+    best = _likeliest(fits, judge.subject.source)
     meaning = "additive" if kind == "additive" else best.steps["meaning"]
     known = base.best.deviations
     faults = tuple(f for d in best.deviations if d not in known for f in d.faults)
@@ -237,6 +237,18 @@ def _one(
     return replace(silent, meaning=meaning, explanation=best, faults=faults, error_of_right=right)
 
 
+def _likeliest(fits: list[Explanation], source: Source) -> Explanation:
+    """The cheapest; where a fill of 0 and one of a weak number fit alike, the one that is written."""
+    best = fits[0]
+    if best.steps.get("given") == "zero":
+        for other in fits[1:]:
+            place = other.steps.get("given")
+            alike = other.cost <= best.cost + 0.05 and isinstance(place, tuple)
+            if alike and source.line(rf"(?:fill|where).*-\s*{abs(place[1]):g}\b"):
+                return other
+    return best
+
+
 def _fits(judge: Judge, base: Base, masked: Case, output: Array) -> list[Explanation]:
     """What explains a masked output, the explanation without a mask being settled."""
     assert base.best is not None
@@ -249,8 +261,6 @@ def _fits(judge: Judge, base: Base, masked: Case, output: Array) -> list[Explana
         if _makes_sense(d, pad, masked.heads, b)
     ]
     rules = {step for d in fixed for step in d.steps}
-    if "place" in rules:  # the subject's own rule acts in the same place
-        deviations = [_without_place(d) for d in deviations]
     tries: list[tuple[Sequence[Deviation], Sequence[Deviation]]] = [(deviations, fixed)]
     if "rule" in rules:  # or the mask takes the place of the subject's own rule
         alone = [d for d in fixed if "rule" not in d.steps]
@@ -277,7 +287,7 @@ def _says_boolean(judge: Judge, p: Parameter) -> bool:
 def _right(masked: Any, best: Explanation, stated: str | None) -> Array:
     from regard.diagnosis.reference import compute
 
-    steps = {k: v for k, v in best.steps.items() if k not in ("place", "turn", "meaning")}
+    steps = {k: v for k, v in best.steps.items() if k not in ("given", "turn", "meaning")}
     return compute(masked, {**steps, "meaning": "drop" if stated == "drop" else "keep"})
 
 
@@ -288,14 +298,6 @@ def _makes_sense(d: Deviation, pad: bool, heads: int, batch: int) -> bool:
     if turn == "heads":
         return heads > 1 and batch > 1
     return True
-
-
-def _without_place(d: Deviation) -> Deviation:
-    kept = tuple((s, v) for s, v in d.changes if s != "place")
-    faults = tuple(
-        f for f in d.faults if f in ("mask-on-queries", "mask-head-order", "mask-ignored")
-    )
-    return replace(d, changes=kept, faults=faults)
 
 
 PRODUCT_WITH_INFINITY = (

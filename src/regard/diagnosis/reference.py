@@ -20,7 +20,7 @@ Steps = Mapping[str, Any]
 RIGHT: dict[str, Any] = {
     "weights": 0, "sequence": "time", "qk": "right", "value": "right", "activation": None,
     "split": "right", "groups": "interleaved", "rotary": None, "scale": "head", "bias": None,
-    "rule": "none", "place": "fill", "axis": "keys", "merge": "right", "out": "right",
+    "rule": "none", "place": "fill", "meaning": "keep", "turn": "keys", "given": "fill", "axis": "keys", "merge": "right", "out": "right",
     "around": "none", "factor": 1.0,
 }  # fmt: skip
 
@@ -296,26 +296,22 @@ def _rotated(q: Array, k: Array, how: tuple[str, str], case: Case) -> tuple[Arra
     return rotate(q, spots, pairing), rotate(k, spots, pairing)
 
 
-def _allowed(case: Case, steps: Steps, t: int, s: int, heads: int) -> Array:
-    rule = steps["rule"]
-    allowed = None
-    if rule != "none":
-        allowed = rule_of(rule, t, s, case.window, case.start)[None, None]
-    given = case.allowed
-    if given is not None:
-        meaning = steps.get("meaning", "keep")
-        turn = steps.get("turn", "keys")
-        if turn == "queries":  # a padding mask (B, 1, 1, S) that lands on the other axis
+def _masks(case: Case, steps: Steps, t: int, s: int, heads: int) -> list[tuple[Array, Any]]:
+    """The subject's own rule and the mask that it is given, each with where it acts."""
+    found = []
+    if case.allowed is not None and steps["meaning"] != "ignored":
+        given = case.allowed
+        if steps["turn"] == "queries":  # a padding mask (B, 1, 1, S) that lands on the other axis
             given = given.swapaxes(-1, -2)
-        elif turn == "heads":
+        elif steps["turn"] == "heads":  # copies of (B, …) in the order of heads, then batch
             flat = np.broadcast_to(given, (*given.shape[:1], 1, *given.shape[2:]))[:, 0]
-            order = np.arange(flat.shape[0] * heads) % flat.shape[0]
-            given = flat[order].reshape(flat.shape[0], heads, *flat.shape[1:])
-        if meaning == "drop":
-            given = ~given
-        if meaning != "ignored":
-            allowed = given if allowed is None else allowed & given
-    return allowed
+            order = np.arange(len(flat) * heads) % len(flat)
+            given = flat[order].reshape(len(flat), heads, *flat.shape[1:])
+        found.append((~given if steps["meaning"] == "drop" else given, steps["given"]))
+    if steps["rule"] != "none":
+        rule = rule_of(steps["rule"], t, s, case.window, case.start)
+        found.append((rule[None, None], steps["place"]))
+    return found
 
 
 AXES: dict[str, Any] = {
@@ -333,31 +329,47 @@ def normalised(s: Array, axis: str) -> Array:
     return softmax(s, AXES[axis])
 
 
-def weigh(s: Array, allowed: Array, steps: Steps) -> Array:
-    """Scores (B, H, T, S) to weights, the mask applied where and how the steps say."""
-    place, axis = steps["place"], steps["axis"]
-    if allowed is None:
-        return normalised(s, axis)
-    a = np.broadcast_to(allowed, s.shape)
-    if place == "fill":
-        return normalised(np.where(a, s, -np.inf if axis != "none" else -1e9), axis)
-    if place == "zero":
-        return normalised(np.where(a, s, 0.0), axis)
-    if place == "added":
-        return normalised(s + a, axis)
-    if place == "added-hidden":
-        return normalised(s + ~a, axis)
-    if place == "subtracted":
-        return normalised(s - ~a, axis)
-    if place == "after":
-        return normalised(s, axis) * a
-    if place == "after-renormalised":
-        w = normalised(s, axis) * a
-        return w / w.sum(-1, keepdims=True)
-    kind, value = place  # ("weak", −10.0): filled with it; ("weak-added", −10.0): added
-    if kind == "after":
-        return np.where(a, normalised(s, axis), value)
-    return normalised(np.where(a, s, value) if kind == "weak" else np.where(a, s, s + value), axis)
+def _on_scores(s: Array, a: Array, place: Any, fill: float) -> Array:
+    """A mask's effect before the softmax."""
+    match place:
+        case "fill":
+            return np.where(a, s, fill)
+        case "zero":
+            return np.where(a, s, 0.0)
+        case "added":
+            return s + a
+        case "added-hidden":
+            return s + ~a
+        case "subtracted":
+            return s - ~a
+        case ("weak", value):
+            return np.where(a, s, value)
+        case ("weak-added", value):
+            return np.where(a, s, s + value)
+    return s
+
+
+def _on_weights(w: Array, a: Array, place: Any) -> Array:
+    """A mask's effect behind the softmax."""
+    match place:
+        case "after":
+            return w * a
+        case "after-renormalised":
+            return w * a / (w * a).sum(-1, keepdims=True)
+        case ("after", value):
+            return np.where(a, w, value)
+    return w
+
+
+def weigh(s: Array, masks: list[tuple[Array, Any]], axis: str) -> Array:
+    """Scores (B, H, T, S) to weights, each mask applied where and how its place says."""
+    fill = -1e9 if axis == "none" else -np.inf
+    for a, place in masks:
+        s = _on_scores(s, a, place, fill)
+    w = normalised(s, axis)
+    for a, place in masks:
+        w = _on_weights(w, a, place)
+    return w
 
 
 def pieces(
@@ -368,7 +380,8 @@ def pieces(
     s = q @ k.swapaxes(-1, -2) * case.scales[steps["scale"]]
     if steps["bias"] is not None:
         s = s + case.biases[steps["bias"]]
-    return q, k, v, s, weigh(s, _allowed(case, steps, *s.shape[-2:], s.shape[1]), steps)
+    masks = _masks(case, steps, *s.shape[-2:], s.shape[1])
+    return q, k, v, s, weigh(s, masks, steps["axis"])
 
 
 def compute(case: Case, steps: Steps, memo: dict[Any, Any] | None = None) -> Array:

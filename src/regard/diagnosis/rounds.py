@@ -128,7 +128,7 @@ def empty_row(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
     stated = stated_empty_rows(judge)
     if np.isnan(row).any():
         return Hit("masked-row", not stated, "check.evidence-empty-nan", {}, np.inf, np.inf)
-    if answer.explanation is not None and answer.explanation.steps.get("place") == "after":
+    if answer.explanation is not None and answer.explanation.steps.get("given") == "after":
         return None
     zero = _empty_output(base)
     if zero is None or row.shape != zero.shape:
@@ -219,7 +219,7 @@ def weak_fill(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
     parts = "qkv" if setup.form == "self" else "q"
     case = replace(setup.case, allowed=ones, **{x: getattr(setup.case, x) * root for x in parts})
     told = base.best.steps if answer.explanation is None else answer.explanation.steps
-    told = {k: v for k, v in told.items() if k not in ("meaning", "turn", "place")}
+    told = {k: v for k, v in told.items() if k not in ("meaning", "turn", "given")}
     expected = given_back(compute(case, told), setup.layout, called[0].astype(float))
     error = distance(expected, called[0].astype(float))
     if not error > 1e-3:

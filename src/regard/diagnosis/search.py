@@ -47,15 +47,16 @@ class Explanation:
 
 
 def distance(reference: Array, observed: Array) -> float:
-    """The largest difference relative to the largest number; rows without a reference not counted.
+    """The largest difference relative to the largest number.
 
     A row that may attend to nothing is NaN in the reference: what the subject makes of it is judged
-    by a round of its own.
+    by a round of its own, so such rows are not counted unless they are many.
     """
     if reference.shape != observed.shape:
         return math.inf
     counted = ~np.isnan(reference)
-    if counted.mean() < 0.3:
+    forgiven = ~counted & np.isfinite(observed)
+    if not counted.any() or forgiven.mean() > 0.6:
         return math.inf
     a, b = reference[counted], observed[counted]
     if not np.isfinite(b).all():
