@@ -11,9 +11,10 @@ import numpy as np
 
 from regard.diagnosis.calling import Setup, given_back, output_of
 from regard.diagnosis.judge import Base, Judge
-from regard.diagnosis.reference import Array, compute
+from regard.diagnosis.reference import compute
 from regard.diagnosis.rounds import PREFIX, REST, Hit
 from regard.diagnosis.search import distance
+from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Parameter
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from regard.diagnosis.reference import Array, Case
+from regard.diagnosis.reference import Case
 from regard.diagnosis.source import stated_layout
+from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject
 
 PLAIN = ("BTC", "TBC", "TC", "BCT")

@@ -12,9 +12,9 @@ from unittest import mock
 
 import numpy as np
 
+from regard.diagnosis.entries import Entry
 from regard.diagnosis.roles import weight_role
 from regard.diagnosis.source import Source
-from regard.diagnosis.weights import Entry
 
 HIGH, LOW = 1 - 1e-9, 1e-9
 

@@ -11,8 +11,8 @@ import numpy as np
 from regard.diagnosis.calling import output_of
 from regard.diagnosis.chance import HIGH, LOW, keeping
 from regard.diagnosis.judge import Base, Judge
-from regard.diagnosis.reference import Array
 from regard.diagnosis.rounds import Hit
+from regard.diagnosis.steps import Array
 
 
 def drops(judge: Judge, base: Base) -> list[Hit]:

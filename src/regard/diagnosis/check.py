@@ -72,8 +72,9 @@ def check(
         >>> [fault.id for fault in regard.check(attention).faults]
         ['softmax-axis']
     """
-    from regard.diagnosis.examine import Outcome, examine
+    from regard.diagnosis.examine import examine
     from regard.diagnosis.isolate import Stopped, run
+    from regard.diagnosis.outcome import Outcome
     from regard.diagnosis.report import report_of
 
     if mask not in (None, "keep", "drop", "additive"):

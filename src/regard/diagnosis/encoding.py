@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from regard.diagnosis.building import build
-from regard.diagnosis.reference import Array
 from regard.diagnosis.roles import size_role
 from regard.diagnosis.source import Source
+from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Sizes, Subject
 
 B, T, H, D = 2, 5, 3, 8

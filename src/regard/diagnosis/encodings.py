@@ -13,10 +13,10 @@ from regard.diagnosis.building import build
 from regard.diagnosis.calling import output_of
 from regard.diagnosis.encoding import Answer, B, D, T, is_whole, subject_of
 from regard.diagnosis.positions import alibi_slopes, sinusoids
-from regard.diagnosis.reference import Array
 from regard.diagnosis.roles import parameter_role, plain, size_role
 from regard.diagnosis.rotary import rotary
 from regard.diagnosis.source import Source, stated_layout
+from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Refused, Sizes, Subject
 
 _ATTENTION = re.compile(
@@ -312,47 +312,34 @@ def _alibi(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) 
 
 def _slopes(thing: Any, source: Source, said: Mapping[str, Any], heads: int) -> Array | None:
     """The slopes of ``heads`` heads, read from what the subject returns."""
-    sizes = Sizes(heads=heads, groups=heads)
-    subject = build(thing, source, said.get("init"), sizes)
-    arguments: dict[str, Any] = {}
-    for p in subject.parameters:
-        role = size_role(p.name)
-        if not p.required and role != "heads":
-            continue
-        if role == "heads" or plain(p.name) in ("n", "h", "heads", "nheads", "numheads"):
-            arguments[p.name] = heads
-        elif p.role in ("x", "q"):
-            arguments[p.name] = np.zeros((B, heads, T, T))
-        else:
-            arguments[p.name] = T
-    if len([p for p in subject.parameters if p.required]) == 1 and subject.owner is None:
-        arguments = {next(p.name for p in subject.parameters if p.required): heads}
+    subject = build(thing, source, said.get("init"), Sizes(heads=heads, groups=heads))
     try:
-        result = subject.run(arguments)
-    except Exception:
+        result = subject.run(_slope_arguments(subject, heads))
+    except Exception:  # whatever somebody's code may raise
         return None
-    if isinstance(result, list | tuple) and result and all(np.ndim(r) == 0 for r in result):
+    if isinstance(result, tuple) and result and all(np.ndim(r) == 0 for r in result):
         result = np.asarray(result, float)
     out = output_of(result)
     if out is None:
         return None
-    out = np.asarray(out, float)
-    squeezed = out.reshape([n for n in out.shape if n != 1] or [1])
-    if squeezed.shape == (heads,):
-        return squeezed
-    while squeezed.ndim > 3:
-        squeezed = squeezed[0]
-    if squeezed.ndim == 3 and squeezed.shape[0] == heads:
-        last = squeezed[:, -1]
-        finite = np.isfinite(last)
-        return (
-            np.where(finite, last, 0)[:, -1] - last[:, -2]
-            if finite.all()
-            else last[:, -1] - last[:, -2]
-        )
-    if squeezed.ndim == 2 and squeezed.shape[0] == heads:
-        return squeezed[:, -1] - squeezed[:, -2]
-    return None
+    slopes = np.asarray(out, float).reshape([n for n in out.shape if n != 1] or [1])
+    while slopes.ndim > 3:
+        slopes = slopes[0]
+    if slopes.ndim == 0 or slopes.shape[0] != heads:
+        return None
+    if slopes.ndim == 3:
+        slopes = slopes[:, -1]  # the last query's biases: they fall by the slope from key to key
+    return slopes if slopes.ndim == 1 else slopes[:, -1] - slopes[:, -2]
 
 
-# Rotary
+def _slope_arguments(subject: Subject, heads: int) -> dict[str, Any]:
+    required = [p for p in subject.parameters if p.required]
+    if len(required) == 1 and subject.owner is None:
+        return {required[0].name: heads}
+    found: dict[str, Any] = {}
+    for p in subject.parameters:
+        if size_role(p.name) == "heads" or (p.required and plain(p.name) in ("n", "h")):
+            found[p.name] = heads
+        elif p.required:
+            found[p.name] = np.zeros((B, heads, T, T)) if p.role in ("x", "q") else T
+    return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.diagnosis.positions import alibi_slopes
-from regard.diagnosis.reference import Array, rotate, softmax
+from regard.diagnosis.steps import Array, rotate, softmax
 
 SCORES = np.array([[4.0, 2.0, 0.0], [1.0, 3.0, 2.0], [0.0, 2.0, 4.0]])
 """q·k of three tokens, one head of width 4 in a model of width 16."""

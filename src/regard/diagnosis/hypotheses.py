@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from regard.diagnosis.reference import ACTIVATIONS, Case
+from regard.diagnosis.reference import Case
+from regard.diagnosis.steps import ACTIVATIONS
 
 
 @dataclass(frozen=True)
@@ -102,96 +104,101 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
 
     ``form`` is self, three or cross; ``hints`` are the words that the source gave reason to try.
     """
-    found = []
-    weighted = any(w.q is not None for w in case.weights)
-    axes = [("queries", "softmax-axis"), ("none", "softmax-missing"), ("single", "softmax-single"),
-            ("matrix", "softmax-heads")]  # fmt: skip
-    if case.heads > 1:
-        axes += [
-            ("heads", "softmax-heads"),
-            ("sample", "softmax-heads"),
-            ("flat-heads", "softmax-heads"),
-        ]
-    if case.q.shape[0] > 1:
-        axes += [("batch", "softmax-axis"), ("all", "softmax-heads")]
-    found += [
-        _d(
-            "axis",
-            axis,
-            fault,
-            tier=3 if axis in ("queries", "none", "heads", "batch", "matrix") else 2,
-        )
-        for axis, fault in axes
+    return [
+        *_axes(case),
+        *_sources(case, form),
+        *_projections(case, hints),
+        *_heads(case),
+        *_around(case),
+        *(_positions() if "rotary" in hints else ()),
+        *_biases(case),
     ]
-    if form != "self" or weighted:
-        found.append(_d("qk", "exchanged", "query-key-swapped"))
-    if form == "three":
-        found.append(_d("qk", "inputs-swapped-alone", "query-key-swapped", tier=2))
-    if form in ("cross", "three"):
-        found.append(_d("qk", "inputs-swapped", "query-key-swapped"))
-    if form != "self" or weighted:
-        found += [
-            _d("value", "key", "value-wrong-source"),
-            _d("value", "query", "value-wrong-source"),
-            _d("value", "exchanged", "value-wrong-source"),
-        ]
-        found += [
-            _d("qk", how, "key-wrong-source", cost=1.3, tier=2)
-            for how in ("both-query", "both-key")
-        ]
-    if form in ("three", "cross") and weighted:
-        if form == "three":
-            found.append(_d("value", "input-key", "value-wrong-source"))
-        found.append(_d("value", "input-query", "value-wrong-source"))
-    if any(w.v is not None for w in case.weights):
-        found.append(_d("value", "unprojected", "value-wrong-source"))
-    if weighted and "activation" in hints:
-        found += [
-            _d("activation", (name, where), "projection-nonlinear",
-               tier=3 if where == "qkv" and name in ("relu", "tanh", "gelu") else 2)
-            for name in ACTIVATIONS
-            for where in ("qkv", "v", "qk", "q", "k", "kv")
-        ]  # fmt: skip
-    if case.heads > 1 and not case.explicit:
-        found += [
-            _d("split", "flat", "split-no-transpose"),
-            _d("merge", "flat", "merge-no-transpose"),
-            Deviation((("split", "last"), ("merge", "last")), (), 0.4, 1, "heads-last"),
-            _d("split", "keys-flat", "split-no-transpose", cost=1.2, tier=2),
-        ]
-    if case.explicit and case.heads > 1:
-        found.append(_d("merge", "explicit-flat", "merge-no-transpose"))
-    if 1 < case.groups < case.heads:
-        found.append(_d("groups", "tiled", "kv-head-order"))
-    if any(w.o is not None for w in case.weights):
-        found.append(_d("out", "missing", "output-projection-missing"))
+
+
+def _axes(case: Case) -> Iterator[Deviation]:
+    axes = [("queries", "softmax-axis", 3), ("none", "softmax-missing", 3),
+            ("single", "softmax-single", 2), ("matrix", "softmax-heads", 3)]  # fmt: skip
+    if case.heads > 1:
+        axes += [("heads", "softmax-heads", 3), ("sample", "softmax-heads", 2),
+                 ("flat-heads", "softmax-heads", 2)]  # fmt: skip
     if case.q.shape[0] > 1:
-        found.append(_d("sequence", "both", "batch-as-sequence"))
+        axes += [("batch", "softmax-axis", 3), ("all", "softmax-heads", 2)]
+    for axis, fault, tier in axes:
+        yield _d("axis", axis, fault, tier=tier)
+
+
+def _sources(case: Case, form: str) -> Iterator[Deviation]:
+    """Which input and which projection makes queries, keys and values."""
+    weighted = any(w.q is not None for w in case.weights)
+    if form == "self" and not weighted:
+        return
+    yield _d("qk", "exchanged", "query-key-swapped")
+    for how in ("key", "query", "exchanged"):
+        yield _d("value", how, "value-wrong-source")
+    for how in ("both-query", "both-key"):
+        yield _d("qk", how, "key-wrong-source", cost=1.3, tier=2)
+    if form != "self":
+        yield _d("qk", "inputs-swapped", "query-key-swapped")
+        if weighted:
+            yield _d("value", "input-query", "value-wrong-source")
+    if form == "three":
+        yield _d("qk", "inputs-swapped-alone", "query-key-swapped", tier=2)
+        if weighted:
+            yield _d("value", "input-key", "value-wrong-source")
+
+
+def _projections(case: Case, hints: frozenset[str]) -> Iterator[Deviation]:
+    if any(w.v is not None for w in case.weights):
+        yield _d("value", "unprojected", "value-wrong-source")
+    if any(w.o is not None for w in case.weights):
+        yield _d("out", "missing", "output-projection-missing")
+    if "activation" in hints and any(w.q is not None for w in case.weights):
+        for name in ACTIVATIONS:
+            for where in ("qkv", "v", "qk", "q", "k", "kv"):
+                often = where == "qkv" and name in ("relu", "tanh", "gelu")
+                tier = 3 if often else 2
+                yield _d("activation", (name, where), "projection-nonlinear", tier=tier)
+
+
+def _heads(case: Case) -> Iterator[Deviation]:
+    if case.heads > 1 and case.explicit:
+        yield _d("merge", "explicit-flat", "merge-no-transpose")
+    elif case.heads > 1:
+        yield _d("split", "flat", "split-no-transpose")
+        yield _d("merge", "flat", "merge-no-transpose")
+        yield _d("split", "keys-flat", "split-no-transpose", cost=1.2, tier=2)
+        yield Deviation((("split", "last"), ("merge", "last")), (), 0.4, 1, "heads-last")
+    if 1 < case.groups < case.heads:
+        yield _d("groups", "tiled", "kv-head-order")
+
+
+def _around(case: Case) -> Iterator[Deviation]:
+    """What the batch axis is taken for, norms and residuals."""
+    if case.q.shape[0] > 1:
+        yield _d("sequence", "both", "batch-as-sequence")
         if case.q.shape[-2] == case.k.shape[-2] and not (case.explicit and case.heads > 1):
-            found.append(_d("sequence", "batch", "batch-as-sequence"))
-    found.append(_d("around", "residual", cost=0.3, tier=1, note="residual"))
+            yield _d("sequence", "batch", "batch-as-sequence")
+    yield _d("around", "residual", cost=0.3, tier=1, note="residual")
     if case.norm is not None:
-        found += [_d("around", how, cost=0.3, note=how) for how in ("pre", "pre-residual", "post")]
-    if "rotary" in hints:
-        found += [
-            _d("rotary", (pairing, "time"), cost=0.2, note=f"rotary-{pairing}")
-            for pairing in ("halves", "pairs")
-        ]
-        found += [
-            _d("rotary", (pairing, "time"), "rotary-pairing")
-            for pairing in ("mixed-halves", "mixed-pairs", "no-sign")
-        ]
-        found += [
-            _d("rotary", (pairing, axis), "rotary-axis")
-            for pairing in ("halves", "pairs")
-            for axis in ("heads", "batch")
-        ]
-    found += [
-        _d("bias", name, *(("alibi-slopes",) if "wrong" in name else ()),
-           cost=1.0 if "wrong" in name else 0.2, note="" if "wrong" in name else name)
-        for name in case.biases
-    ]  # fmt: skip
-    return found
+        for how in ("pre", "pre-residual", "post"):
+            yield _d("around", how, cost=0.3, note=how)
+
+
+def _positions() -> Iterator[Deviation]:
+    for pairing in ("halves", "pairs"):
+        yield _d("rotary", (pairing, "time"), cost=0.2, note=f"rotary-{pairing}")
+        for axis in ("heads", "batch"):
+            yield _d("rotary", (pairing, axis), "rotary-axis")
+    for pairing in ("mixed-halves", "mixed-pairs", "no-sign"):
+        yield _d("rotary", (pairing, "time"), "rotary-pairing")
+
+
+def _biases(case: Case) -> Iterator[Deviation]:
+    for name in case.biases:
+        if "wrong" in name:
+            yield _d("bias", name, "alibi-slopes")
+        else:
+            yield _d("bias", name, cost=0.2, note=name)
 
 
 def dropped() -> list[Deviation]:

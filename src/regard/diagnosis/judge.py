@@ -12,6 +12,7 @@ import numpy as np
 
 from regard.diagnosis.calling import Setup, given_back, output_of
 from regard.diagnosis.chance import HIGH, LOW, drawn_entries, recording
+from regard.diagnosis.entries import entries_of
 from regard.diagnosis.failure import Failure, failure_of
 from regard.diagnosis.hypotheses import (
     Deviation,
@@ -21,11 +22,12 @@ from regard.diagnosis.hypotheses import (
     structure_deviations,
 )
 from regard.diagnosis.prose import means_causal
-from regard.diagnosis.reference import Array, Case, compute
+from regard.diagnosis.reference import Case, compute
 from regard.diagnosis.search import ROUNDING, Explanation, Observation, distance, explain
 from regard.diagnosis.setups import setups
+from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject
-from regard.diagnosis.weights import Found, entries_of
+from regard.diagnosis.weights import Found
 from regard.diagnosis.weights import read as read_weights
 
 _DRAWS = re.compile(

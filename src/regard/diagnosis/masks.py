@@ -12,9 +12,10 @@ import numpy as np
 from regard.diagnosis.hypotheses import Deviation, mask_deviations, rule_deviations
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.prose import about_masks, mask_meaning, stated_window
-from regard.diagnosis.reference import Array, Case
+from regard.diagnosis.reference import Case
 from regard.diagnosis.search import ROUNDING, Explanation, explain
 from regard.diagnosis.source import Source, shapes_in
+from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Parameter
 
 

@@ -21,9 +21,9 @@ def named(judge: Judge, base: Base) -> tuple[str, ...]:
         if faults not in seen and seen:
             faults = seen[-1]
     out = []
-    for fault in faults:
-        if fault == "scale-no-root" and scaled_twice(source):
-            fault = "scale-twice"
+    for found in faults:
+        twice = found == "scale-no-root" and scaled_twice(source)
+        fault = "scale-twice" if twice else found
         if fault == "kv-head-order" and source.text and not source.line(_TILING):
             continue  # its heads are repeated elsewhere: an order of its own, and no slip of this code
         if fault == "scale-missing" and unscaled_on_purpose(source, judge):

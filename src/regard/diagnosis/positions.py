@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.diagnosis.reference import Array
+from regard.diagnosis.steps import Array
 
 
 def alibi_slopes(heads: int) -> Array:

@@ -42,36 +42,30 @@ def mask_meaning(text: str) -> str | None:
     if re.search(_ADDITIVE, text, re.IGNORECASE):
         return "additive"
     votes = {"keep": 0, "drop": 0}
-    lines = [line for line in re.split(r"\n\s*\n|(?<=[.。])\s", text) if line.strip()]
-    for line in lines:
+    other = {"keep": "drop", "drop": "keep"}
+    for line in re.split(r"\n\s*\n|(?<=[.。])\s", text):
         for clause in _clauses(line):
-            for value, flip in ((_ONE, False), (_ZERO, True)):
-                if not re.search(value, clause):
-                    continue
-                if re.search(_ONE if flip else _ZERO, clause):
-                    continue
-                rest = re.sub(value, " ", clause)
-                drop = re.search(_DROP, rest, re.IGNORECASE)
-                keep = re.search(_KEEP, rest, re.IGNORECASE)
-                action = None
-                if drop and keep:
-                    inside = re.search(
-                        r"(?:not|n't|no|never|不)\W*(?:\w+\W+){0,2}$", rest[: keep.start()]
-                    )
-                    action = "drop" if inside or drop.start() <= keep.start() else "keep"
-                    if re.search(r"non-?pad|not pad|un-?masked|非填充", rest, re.IGNORECASE):
-                        action = "keep"
-                elif drop:
-                    action = "drop"
-                elif keep:
-                    action = "keep"
-                if action:
-                    if flip:
-                        action = {"keep": "drop", "drop": "keep"}[action]
-                    votes[action] += 1
-    if votes["keep"] != votes["drop"]:
-        return max(votes, key=lambda k: votes[k])
-    return None
+            one, zero = re.search(_ONE, clause), re.search(_ZERO, clause)
+            if (one is None) == (zero is None):
+                continue
+            action = _action(re.sub(_ZERO if zero else _ONE, " ", clause))
+            if action is not None:
+                votes[other[action] if zero else action] += 1
+    if votes["keep"] == votes["drop"]:
+        return None
+    return max(votes, key=lambda action: votes[action])
+
+
+def _action(clause: str) -> str | None:
+    """Whether a clause speaks of keeping or of dropping."""
+    drop = re.search(_DROP, clause, re.IGNORECASE)
+    keep = re.search(_KEEP, clause, re.IGNORECASE)
+    if drop is None or keep is None:
+        return "drop" if drop else "keep" if keep else None
+    if re.search(r"non-?pad|not pad|un-?masked|非填充", clause, re.IGNORECASE):
+        return "keep"
+    denied = re.search(r"(?:not|n't|no|never|不)\W*(?:\w+\W+){0,2}$", clause[: keep.start()])
+    return "drop" if denied or drop.start() <= keep.start() else "keep"
 
 
 def about_masks(source: Source, parameter: str) -> str:

@@ -7,21 +7,21 @@ Letters are the legend's: B batch, H heads, G key heads, T queries, S keys, D an
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-Array = Any
+from regard.diagnosis.steps import ACTIVATIONS, Array, rotate, rule_of, softmax
+
 Steps = Mapping[str, Any]
 
 RIGHT: dict[str, Any] = {
     "weights": 0, "sequence": "time", "qk": "right", "value": "right", "activation": None,
     "split": "right", "groups": "interleaved", "rotary": None, "scale": "head", "bias": None,
-    "rule": "none", "place": "fill", "meaning": "keep", "turn": "keys", "given": "fill", "axis": "keys", "merge": "right", "out": "right",
-    "around": "none", "factor": 1.0,
+    "rule": "none", "place": "fill", "meaning": "keep", "turn": "keys", "given": "fill",
+    "axis": "keys", "merge": "right", "out": "right", "around": "none", "factor": 1.0,
 }  # fmt: skip
 
 
@@ -89,86 +89,6 @@ class Case:
     biases: Mapping[str, Array] = field(default_factory=dict)
 
 
-def _gelu(x: Array) -> Array:
-    erf = np.vectorize(math.erf, otypes=[float])
-    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
-
-
-def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
-
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "relu": lambda x: np.maximum(x, 0),
-    "tanh": np.tanh,
-    "sigmoid": _sigmoid,
-    "gelu": _gelu,
-    "silu": lambda x: x * _sigmoid(x),
-    "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "softplus": lambda x: np.log1p(np.exp(x)),
-}
-
-
-def softmax(s: Array, axis: Any = -1) -> Array:
-    """exp(s) over its sum; a row of −inf alone gives NaN, as it does in the subjects."""
-    e = np.exp(s - s.max(axis, keepdims=True))
-    return e / e.sum(axis, keepdims=True)
-
-
-def rotate(x: Array, positions: Array, pairing: str, base: float = 10000.0) -> Array:
-    """Rotary position: pairs (2i, 2i+1) or halves (i, i + D/2); ``positions`` over axis −2."""
-    d = x.shape[-1]
-    if d % 2:
-        raise ValueError("rotary needs an even width")
-    angle = positions[..., None] * base ** (-np.arange(0, d, 2) / d)
-    c, s = np.cos(angle), np.sin(angle)
-    out = np.empty_like(x)
-    if pairing == "pairs":
-        a, b = x[..., 0::2], x[..., 1::2]
-        out[..., 0::2], out[..., 1::2] = a * c - b * s, a * s + b * c
-    elif pairing == "halves":
-        a, b = x[..., : d // 2], x[..., d // 2 :]
-        out[..., : d // 2], out[..., d // 2 :] = a * c - b * s, a * s + b * c
-    elif pairing == "mixed-halves":  # halves rotated by the frequencies of pairs
-        angle = np.repeat(angle, 2, -1)
-        half = np.concatenate([-x[..., d // 2 :], x[..., : d // 2]], -1)
-        out = x * np.cos(angle) + half * np.sin(angle)
-    elif pairing == "mixed-pairs":  # pairs rotated by the frequencies of halves
-        angle = np.concatenate([angle, angle], -1)
-        half = np.stack([-x[..., 1::2], x[..., 0::2]], -1).reshape(x.shape)
-        out = x * np.cos(angle) + half * np.sin(angle)
-    elif pairing == "no-sign":  # the rotated half keeps its sign
-        angle = np.concatenate([angle, angle], -1)
-        half = np.concatenate([x[..., d // 2 :], x[..., : d // 2]], -1)
-        out = x * np.cos(angle) + half * np.sin(angle)
-    else:
-        raise ValueError(pairing)
-    return out
-
-
-def rule_of(rule: str, t: int, s: int, window: int | None, start: int | None) -> Array:
-    """The rule's (T, S) booleans; ``start`` is the position of query 0, S − T unless given."""
-    i = np.arange(t)[:, None] + (s - t if start is None else start)
-    j = np.arange(s)
-    n = window or 0
-    rules = {
-        "causal": lambda: j <= i,
-        "transposed": lambda: j >= i,
-        "inverted": lambda: j > i,
-        "one-more": lambda: j <= i + 1,
-        "one-less": lambda: j < i,
-        "top-left": lambda: j <= np.arange(t)[:, None],
-        "window": lambda: (j <= i) & (j > i - n),
-        "window-one-more": lambda: (j <= i) & (j >= i - n),
-        "window-one-less": lambda: (j <= i) & (j > i - n + 1),
-        "window-both": lambda: np.abs(i - j) <= n,
-        "window-both-less": lambda: np.abs(i - j) < n,
-        "window-centred": lambda: np.abs(i - j) <= n // 2,
-    }
-    return rules[rule]()
-
-
 def _headed(x: Array, heads: int, how: str) -> Array:
     b, t, c = x.shape
     if how == "right":
@@ -233,49 +153,53 @@ def projected(
 
 
 def _projected(case: Case, steps: Steps) -> tuple[Array, Array, Array]:
-    """Q (B, H, T, D), k (B, H, S, D), v (B, H, S, E) after projection, split and rotary."""
-    w = case.weights[steps["weights"]]
-    q, k, v = _sources(case, steps)
-    if case.norm is not None and steps["around"] in ("pre", "pre-residual"):
-        q, k, v = case.norm(q), case.norm(k), case.norm(v)
-    if steps["qk"] == "inputs-swapped":  # the roles of cross attention
-        q, k, v = k, q, q
-    value_from = {"input-key": k, "input-query": q}.get(steps["value"], v)
-    wq, wk = w.q, w.k
-    if steps["qk"] == "inputs-swapped-alone":
-        q, k = k, q
-    elif steps["qk"] == "both-query":
-        wk, k = w.q, q
-    elif steps["qk"] == "both-key":
-        wq, q = w.k, k
-    elif steps["qk"] == "key-is-value":
-        wk, k = w.v, v
-    q, k = (x if f is None else f(x) for x, f in ((q, wq), (k, wk)))
-    raw = w.v is None or steps["value"] == "unprojected"
-    v = value_from if raw else w.v(value_from)  # type: ignore[misc]
-    q, k, v = _act(steps, "q", q), _act(steps, "k", k), _act(steps, "v", v)
-    if steps["qk"] == "exchanged":
-        q, k = k, q
-    if steps["value"] == "key":
-        v = k
-    elif steps["value"] == "query":
-        v = q
-    elif steps["value"] == "exchanged":
-        k, v = v, k
-    if not case.explicit:
-        split = steps["split"]
-        q = _headed(q, case.heads, "right" if split == "keys-flat" else split)
-        split = "flat" if split == "keys-flat" else split
-        k, v = (_headed(x, case.groups, split) for x in (k, v))
+    """The queries (B, H, T, D), keys (B, H, S, D) and values (B, H, S, E), split and rotated."""
+    q, k, v = _split(case, steps, _linear(case, steps, _sources(case, steps)))
     repeat = case.heads // case.groups
-    if repeat > 1:
-        if steps["groups"] == "interleaved":
-            k, v = np.repeat(k, repeat, 1), np.repeat(v, repeat, 1)
-        else:
-            k, v = np.tile(k, (1, repeat, 1, 1)), np.tile(v, (1, repeat, 1, 1))
+    if repeat > 1 and steps["groups"] == "interleaved":
+        k, v = np.repeat(k, repeat, 1), np.repeat(v, repeat, 1)
+    elif repeat > 1:
+        k, v = np.tile(k, (1, repeat, 1, 1)), np.tile(v, (1, repeat, 1, 1))
     if steps["rotary"] is not None:
         q, k = _rotated(q, k, steps["rotary"], case)
     return q, k, v
+
+
+def _linear(case: Case, steps: Steps, inputs: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+    """Projects the inputs, whichever of them and of the projections the steps take."""
+    w = case.weights[steps["weights"]]
+    q, k, v = inputs
+    if case.norm is not None and steps["around"] in ("pre", "pre-residual"):
+        q, k, v = case.norm(q), case.norm(k), case.norm(v)
+    wq, wk = w.q, w.k
+    match steps["qk"]:
+        case "inputs-swapped":  # the roles of cross attention
+            q, k, v = k, q, q
+        case "inputs-swapped-alone":
+            q, k = k, q
+        case "both-query":
+            wk, k = w.q, q
+        case "both-key":
+            wq, q = w.k, k
+    v = {"input-key": k, "input-query": q}.get(steps["value"], v)
+    q, k = (x if f is None else f(x) for x, f in ((q, wq), (k, wk)))
+    if w.v is not None and steps["value"] != "unprojected":
+        v = w.v(v)
+    q, k, v = _act(steps, "q", q), _act(steps, "k", k), _act(steps, "v", v)
+    if steps["qk"] == "exchanged":
+        q, k = k, q
+    named = {"key": (q, k, k), "query": (q, k, q), "exchanged": (q, v, k)}
+    return named.get(steps["value"], (q, k, v))
+
+
+def _split(case: Case, steps: Steps, parts: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+    q, k, v = parts
+    if case.explicit:
+        return q, k, v
+    split = steps["split"]
+    of_keys = "flat" if split == "keys-flat" else split
+    q = _headed(q, case.heads, "right" if split == "keys-flat" else split)
+    return q, _headed(k, case.groups, of_keys), _headed(v, case.groups, of_keys)
 
 
 def _rotated(q: Array, k: Array, how: tuple[str, str], case: Case) -> tuple[Array, Array]:
@@ -296,8 +220,9 @@ def _rotated(q: Array, k: Array, how: tuple[str, str], case: Case) -> tuple[Arra
     return rotate(q, spots, pairing), rotate(k, spots, pairing)
 
 
-def _masks(case: Case, steps: Steps, t: int, s: int, heads: int) -> list[tuple[Array, Any]]:
+def _masks(case: Case, steps: Steps, shape: tuple[int, ...]) -> list[tuple[Array, Any]]:
     """The subject's own rule and the mask that it is given, each with where it acts."""
+    _, heads, t, s = shape
     found = []
     if case.allowed is not None and steps["meaning"] != "ignored":
         given = case.allowed
@@ -380,7 +305,7 @@ def pieces(
     s = q @ k.swapaxes(-1, -2) * case.scales[steps["scale"]]
     if steps["bias"] is not None:
         s = s + case.biases[steps["bias"]]
-    masks = _masks(case, steps, *s.shape[-2:], s.shape[1])
+    masks = _masks(case, steps, s.shape)
     return q, k, v, s, weigh(s, masks, steps["axis"])
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from regard._words import Language, say
-from regard.diagnosis.examine import Found, Outcome
 from regard.diagnosis.examples import Example, example
+from regard.diagnosis.outcome import Found, Outcome
 
 Verdict = Literal["right", "different", "wrong", "unknown", "error"]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from regard.diagnosis.calling import output_of
 from regard.diagnosis.encoding import Answer, B, D, H, T, is_whole, subject_of
-from regard.diagnosis.reference import Array, rotate
 from regard.diagnosis.roles import size_role
 from regard.diagnosis.source import Source, stated_layout
+from regard.diagnosis.steps import Array, rotate
 from regard.diagnosis.subject import Refused, Subject
 
 _LAYOUTS = ["BHTD", "BTHD", "BTD", "TD", "THD", "HTD"]

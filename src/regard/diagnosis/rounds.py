@@ -12,8 +12,9 @@ import numpy as np
 from regard.diagnosis.calling import given_back, output_of
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.masks import MaskAnswer
-from regard.diagnosis.reference import Array, compute
+from regard.diagnosis.reference import compute
 from regard.diagnosis.search import distance
+from regard.diagnosis.steps import Array
 
 
 @dataclass(frozen=True)

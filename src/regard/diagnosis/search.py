@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from regard.diagnosis.hypotheses import Deviation
-from regard.diagnosis.reference import Array, Case, compute
+from regard.diagnosis.reference import Case, compute
+from regard.diagnosis.steps import Array
 
 ROUNDING = 1e-9
 """How far two float64 computations of one formula may part, relative to the largest number."""

@@ -12,8 +12,9 @@ import numpy as np
 
 from regard.diagnosis.calling import HEADED, Setup, forms, layouts_of, place
 from regard.diagnosis.hypotheses import scales
-from regard.diagnosis.reference import Array, Case, Linear, Weights
+from regard.diagnosis.reference import Case, Linear, Weights
 from regard.diagnosis.roles import parameter_role, weight_role
+from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Parameter, Sizes, Subject
 from regard.diagnosis.weights import Found
 

@@ -131,7 +131,7 @@ def read(text: str, name: str) -> Source:
         reached[node.name] = node
         queue += [tops[used] for used in names_in(node) if used in tops]
     ordered = [target, *(node for node in reached.values() if node is not target)]
-    docs = [
+    told = [
         doc
         for node in ordered
         for part in ast.walk(node)
@@ -141,8 +141,8 @@ def read(text: str, name: str) -> Source:
     rest = [ast.unparse(node) for key, node in tops.items() if key not in reached]
     module = ast.get_docstring(tree)
     if module:
-        docs.append(module)
-    return Source(text, name, spans, tuple(docs), "\n".join(rest))
+        told.append(module)
+    return Source(text, name, spans, tuple(told), "\n".join(rest))
 
 
 def start_of(node: Definition) -> int:
@@ -220,8 +220,8 @@ _SHAPE = re.compile(
 def letters(words: Iterable[str]) -> str:
     """``batch, seq_len, d_model`` as ``BTC``; ``?`` for a word that is none of the legend's."""
     found = []
-    for position, word in enumerate(words):
-        word = re.sub(r"\s*[*·]\s*.*", "", word.strip()).strip(". ").lower().replace(" ", "_")
+    for position, written in enumerate(words):
+        word = re.sub(r"\s*[*·]\s*.*", "", written.strip()).strip(". ").lower().replace(" ", "_")
         letter = _LETTERS.get(word, "?")
         if word == "n":
             letter = "B" if position == 0 else "T"

@@ -19,8 +19,6 @@ import numpy as np
 from regard.diagnosis.chance import keeping
 from regard.diagnosis.source import Source
 
-Array = Any
-
 
 @dataclass(frozen=True)
 class Sizes:
