@@ -2,8 +2,8 @@
 
     .venv/bin/python scripts/faults.py
 
-``docs/faults/*.md``, ``docs/faults/pictures/*.svg`` and the pages' catalogues in ``docs/locale`` are
-its output: edit ``src/regard/words`` and ``src/regard/diagnosis/examples.py`` instead.
+``docs/faults/*.md``, ``docs/faults/pictures/*.svg`` and the pages' catalogues in ``docs/locale``
+are its output: edit ``src/regard/words`` and ``src/regard/diagnosis/examples.py`` instead.
 """
 
 import math

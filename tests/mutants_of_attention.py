@@ -89,7 +89,7 @@ class Attention(nn.Module):
         B, T, C = x.shape
         H, D = self.num_heads, C // self.num_heads
         split = lambda y: {split}
-        q, k, v = split({act}(self.q_proj(x))), split({act}(self.k_proj(x))), split({act}(self.v_proj(x)))
+        q, k, v = (split({act}(f(x))) for f in (self.q_proj, self.k_proj, self.v_proj))
 ''',
         "self.out_proj(y)",
     ),
@@ -97,7 +97,7 @@ class Attention(nn.Module):
         "MultiHead",
         '''
 class MultiHead(nn.Module):
-    """query, key, value: (batch, seq_len, dim); mask: (batch, queries, keys), 1 = keep, 0 = hide. {doc}"""
+    """query, key, value: (batch, seq_len, dim); mask: (batch, queries, keys), 1 = keep. {doc}"""
     def __init__(self, dim, heads):
         super().__init__()
         self.heads = heads
@@ -108,7 +108,9 @@ class MultiHead(nn.Module):
         H = self.heads
         D = C // H
         mask = None if mask is None else mask.bool()
-        q, k, v = [({split}) for y in ({act}(self.W_q(query)), {act}(self.W_k(key)), {act}(self.W_v(value)))]
+        q, k, v = [
+            ({split}) for y in (
+                {act}(self.W_q(query)), {act}(self.W_k(key)), {act}(self.W_v(value)))]
 ''',
         "self.W_o(y)",
     ),
@@ -169,7 +171,7 @@ def multi_head_attention(x, W_q, W_k, W_v, W_o, num_heads, mask=None):
         "MHA",
         '''
 class MHA:
-    """q, k, v: (batch, length, dim). mask: (batch, length, length); nonzero entries are kept. {doc}"""
+    """q, k, v: (batch, length, dim). mask: (batch, length, length); 1s are kept. {doc}"""
     def __init__(self, dim, heads):
         self.heads = heads
         r = np.random.RandomState(5)
@@ -225,7 +227,8 @@ FAULTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "softmax-missing": ("softmax", _both("w = s", "w = s")),
     "split-no-transpose": ("split", _both("y.reshape(B, H, -1, D)", "y.reshape(B, H, -1, D)")),
-    "merge-no-transpose": ("merge", _both("y = y.reshape(B, T, H * D)", "y = y.reshape(B, T, H * D)")),
+    "merge-no-transpose": ("merge", _both("y = y.reshape(B, T, H * "
+                                          "D)", "y = y.reshape(B, T, H * D)")),
     "output-projection-missing": ("out", _both("return y", "return y")),
     "projection-nonlinear": ("act", _both("F.relu", "relu")),
     "value-wrong-source": ("mix", _both("y = w @ k", "y = w @ k")),
@@ -235,16 +238,19 @@ FAULTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "mask-inverted": (
         "mask",
-        _both('s = s.masked_fill(mask[:, None], float("-inf"))', "s = np.where(mask[:, None], -np.inf, s)"),
+        _both('s = s.masked_fill(mask[:, None], float("-inf")'
+              ')', "s = np.where(mask[:, None], -np.inf, s)"),
     ),
     "mask-multiplied": ("mask", _both("s = s * mask[:, None]", "s = s * mask[:, None]")),
     "mask-nan": (
         "mask",
         _both('s = s + (~mask[:, None]) * float("-inf")', "s = s + (~mask[:, None]) * -np.inf"),
     ),
-    "mask-ignored": ("mask", _both('s.masked_fill(~mask[:, None], float("-inf"))', "np.where(mask[:, None], s, -np.inf)")),
+    "mask-ignored": ("mask", _both('s.masked_fill(~mask[:, None], float("-inf")'
+                                   ')', "np.where(mask[:, None], s, -np.inf)")),
     "mask-added": ("mask", _both("s = s + mask[:, None]", "s = s + mask[:, None]")),
-    "mask-too-weak": ("mask", _both("s = s.masked_fill(~mask[:, None], -5.0)", "s = np.where(mask[:, None], s, -5.0)")),
+    "mask-too-weak": ("mask", _both("s = s.masked_fill(~mask[:, None], "
+                                    "-5.0)", "s = np.where(mask[:, None], s, -5.0)")),
     "causal-transposed": ("causal", {x: _causal(x, "triu()") for x in SLOTS}),
     "causal-off-by-one": ("causal", {x: _causal(x, "tril(1)") for x in SLOTS}),
     "dropout-in-eval": (

@@ -1,8 +1,8 @@
 """The corpora: attention as people write it, each with the faults that it has.
 
-A corpus is a text file, because its code is not this house's: ``=== name | target | options`` and then
-a file's text.  Options are ``faults=a,b``, ``risks=a,b``, ``causal``, ``mask=keep``, ``window=3``,
-``layout=BTC`` and ``init={…}``.
+A corpus is a text file, because its code is not this house's: ``=== name | target | options`` and
+then a file's text.  Options are ``faults=a,b``, ``risks=a,b``, ``causal``, ``mask=keep``,
+``window=3``, ``layout=BTC`` and ``init={…}``.
 """
 
 from __future__ import annotations

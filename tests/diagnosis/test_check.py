@@ -1,4 +1,4 @@
-"""The door: what a person calls, what comes back, and what somebody's code cannot do to the checker."""
+"""The door: what a person calls, what comes back, and what the code cannot do to the checker."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def test_a_fault_says_where_and_how_to_mend_it(file: Path):
         == WRONG.splitlines().index("    s = q @ np.swapaxes(k, -1, -2) / q.shape[-1]") + 1
     )
     assert fault.mend == "s = q @ np.swapaxes(k, -1, -2) / q.shape[-1] ** 0.5"
-    assert fault.error_with_fault < 1e-12 < 1e-3 < fault.error_of_right
+    assert fault.error_with_fault < 1e-12
+    assert fault.error_of_right > 1e-3
     assert max(fault.example.right.shape) <= 3
 
 
@@ -159,7 +160,8 @@ def test_a_layout_can_be_said(file: Path):
 def test_init_is_given_or_asked_for(file: Path):
     code = (
         RIGHT
-        + "\nclass A:\n    def __init__(self, zeal): self.z = zeal\n    def forward(self, q, k, v):\n        return attention(q, k, v)\n"
+        + "\nclass A:\n    def __init__(self, zeal): self.z = zeal\n    def forward(self, q, k, "
+        "v):\n        return attention(q, k, v)\n"
     )
     asked = check(written(file, code, "A"), lang="en")
     assert asked.verdict == "unknown"

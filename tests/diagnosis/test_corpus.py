@@ -1,4 +1,4 @@
-"""Real ways to write attention, right and wrong: the names are exact, and nothing right is accused."""
+"""Real ways to write attention: the names of faults are exact, and nothing right is accused."""
 
 from __future__ import annotations
 

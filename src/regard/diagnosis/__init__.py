@@ -1,1 +1,1 @@
-"""Diagnosis: the fault in somebody's own attention code, by hypotheses that reproduce its numbers."""
+"""Diagnosis: the fault in somebody's own attention, by hypotheses that reproduce its numbers."""

@@ -45,7 +45,7 @@ def _same_weights(subject: Subject, reference: Subject) -> None:
 
 
 def _arguments(subject: Subject, reference: Subject, base: Base) -> dict[str, Any]:
-    """The subject's arguments under the reference's names: of the same name, or of the same role."""
+    """The subject's arguments for the reference: of the same name, or of the same role."""
     given = {**base.setup.arguments, **base.fixed}
     roles = {p.role: given[p.name] for p in subject.parameters if p.name in given}
     found = {}

@@ -1,4 +1,4 @@
-"""From a file, a class or an object to a subject: loaded, built with guessed sizes, its parameters read."""
+"""From a file, a class or an object to a subject: loaded, built with guessed sizes, and read."""
 
 from __future__ import annotations
 

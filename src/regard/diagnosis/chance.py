@@ -1,4 +1,4 @@
-"""Chance in a subject: dropout made to keep everything, and weights that are drawn inside recorded."""
+"""Chance in a subject: dropout made to keep everything, and weights drawn inside recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def keeping(value: float) -> Iterator[None]:
         stack.enter_context(mock.patch.object(np.random, "uniform", _uniform(value)))
         stack.enter_context(mock.patch.object(np.random, "binomial", _ones))
         stack.enter_context(
-            mock.patch.object(np.random, "default_rng", lambda *_: _Constant(value))
+            mock.patch.object(np.random, "default_rng", return_value=_Constant(value))
         )
         stack.enter_context(mock.patch.object(np.random, "choice", _choice))
         torch = sys.modules.get("torch")
@@ -63,7 +63,7 @@ def _ones(n: Any = 1, p: Any = None, size: Any = None) -> Any:
 
 
 def _choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
-    values = np.arange(a) if np.isscalar(a) else np.asarray(a)
+    values = np.arange(int(a)) if np.ndim(a) == 0 else np.asarray(a)
     return np.full(size, values.max())
 
 
@@ -72,13 +72,13 @@ class _Constant(np.random.Generator):
         super().__init__(np.random.PCG64(0))
         self._value = value
 
-    def random(self, size: Any = None, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+    def random(self, size: Any = None, *_: Any, **__: Any) -> Any:
         return self._value if size is None else np.full(size, self._value)
 
-    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:  # type: ignore[override]
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
         return _uniform(self._value)(low, high, size)
 
-    def binomial(self, n: Any, p: Any, size: Any = None) -> Any:  # type: ignore[override]
+    def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
         return _ones(n, p, size)
 
 
@@ -207,7 +207,7 @@ def drawn_entries(record: Record, source: Source) -> list[Entry]:
 
 
 def _scaled(array: Any, source: Source, name: str) -> Any:
-    """The draw times what the source multiplies it with on the same line, where that is a number."""
+    """The draw times what the source multiplies it with on its line, where that is a number."""
     for node in ast.walk(_tree(source)):
         match node:
             case ast.Assign([ast.Name(target)], ast.BinOp(_, operation, right)) if target == name:

@@ -62,7 +62,7 @@ def drops(judge: Judge, base: Base) -> list[Hit]:
 
 def _keeps_in_eval(base: Base) -> bool:
     assert base.best is not None
-    return base.best.steps.get("factor", 1.0) < 1.0
+    return bool(base.best.steps.get("factor", 1.0) < 1.0)
 
 
 def _draw(judge: Judge, base: Base, more: Mapping[str, Any], number: int) -> Array | None:
@@ -97,7 +97,7 @@ def no_gradient(judge: Judge, base: Base) -> Hit | None:
             if not isinstance(output, torch.Tensor):
                 return None
             if output.requires_grad:
-                output.square().sum().backward()
+                torch.autograd.backward(output.square().sum())
             elif not re.search(r"with torch\.no_grad|detach\(\)|\.data\b", subject.source.joined):
                 return None
     except Exception:  # whatever somebody's code may raise

@@ -64,4 +64,5 @@ def subject_of(thing: Any, source: Source, init: Mapping[str, Any], *, width: in
 
 
 def is_whole(table: Array) -> bool:
+    """Whether every number of a table is a whole one."""
     return bool(np.array_equal(table, np.round(table)))

@@ -280,10 +280,10 @@ def _judge_rows(subject: Subject, source: Source, answer: Answer, rows: Array) -
     if subject.library == "torch" and owner is not None and hasattr(owner, "named_parameters"):
         for _, p in owner.named_parameters():
             table = p.detach().numpy().reshape(-1, p.shape[-1]) if p.ndim >= 2 else None
-            if table is not None and table.shape[-1] == rows.shape[-1] and len(table) >= len(rows):
-                if np.allclose(table[: len(rows)], rows):
-                    answer.how["form"] = "learned"
-                    return
+            head = None if table is None else table[: len(rows)]
+            if head is not None and head.shape == rows.shape and np.allclose(head, rows):
+                answer.how["form"] = "learned"
+                return
     _judge_table(rows, source, answer)
 
 

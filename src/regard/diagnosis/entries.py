@@ -49,7 +49,9 @@ def entries_of(owner: Any) -> tuple[list[Entry], list[Norm]]:
 
 def _of_module(owner: Any) -> tuple[list[Entry], list[Norm]]:
     torch = sys.modules["torch"]
-    entries, norms, taken = [], [], set()
+    entries: list[Entry] = []
+    norms: list[Norm] = []
+    taken: set[int] = set()
     for path, module in owner.named_modules():
         own = dict(module.named_parameters(recurse=False))
         weight = own.get("weight")

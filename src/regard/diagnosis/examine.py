@@ -17,6 +17,7 @@ from regard.diagnosis import subject as subjects
 from regard.diagnosis.against import SAME, compared
 from regard.diagnosis.building import build, load_file
 from regard.diagnosis.failure import Failure
+from regard.diagnosis.finding import find_base
 from regard.diagnosis.findings import name_base, name_masks
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.outcome import Outcome, add, add_hit
@@ -85,7 +86,7 @@ def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
     judge = Judge(subject, said)
     outcome = Outcome("right", subject.name)
     length = min(max(5, (judge.window() or 0) + 2), LONGEST)
-    base = judge.base(seed=said.get("seed", 0), queries=length, keys=length)
+    base = find_base(judge, seed=said.get("seed", 0), queries=length, keys=length)
     if base is None:
         return _uncalled(judge, outcome)
     outcome.how = _how(judge, base)
@@ -138,7 +139,8 @@ def _how(judge: Judge, base: Base) -> dict[str, Any]:
                 f"{p.name}: {_shape_of(value)}" if _shape_of(value) else f"{p.name}={value}"
             )
     return {
-        "layout": base.setup.layout, "form": base.setup.form, "init": given, "call": ", ".join(call),
+        "layout": base.setup.layout, "form": base.setup.form, "init": given,
+        "call": ", ".join(call),
         "heads": case.heads, "library": subject.library, "dtype": subject.dtype,
     }  # fmt: skip
 
@@ -156,7 +158,8 @@ def _shape_of(value: Any) -> str:
 
 
 _SHAPES = re.compile(
-    r"shape|size|dimension|broadcast|mat1|mat2|matmul|einsum|operand|align|multiply|inhomogeneous|unpack",
+    r"shape|size|dimension|broadcast|mat1|mat2|matmul|einsum|operand|align|multiply|"
+    r"inhomogeneous|unpack",
     re.IGNORECASE,
 )
 

@@ -72,42 +72,84 @@ _MAKE: dict[str, tuple[str, Callable[[], tuple[Array, Array]]]] = {
     "softmax-overflow": ("weights", lambda: (_w(SCORES * 500), _overflown())),
     "split-no-transpose": ("order", lambda: _order(split=True)),
     "merge-no-transpose": ("order", lambda: _order(split=False)),
-    "mask-head-order": ("order", lambda: (np.array([[1.0, 1, 2, 2]])[:, :3], np.array([[1.0, 2, 1]]))),
-    "output-projection-missing": ("output", lambda: (_weights() @ VALUES @ [[1.0, 1], [1, -1]], _weights() @ VALUES)),
+    "mask-head-order": (
+        "order",
+        lambda: (np.array([[1.0, 1, 2, 2]])[:, :3], np.array([[1.0, 2, 1]])),
+    ),
+    "output-projection-missing": (
+        "output",
+        lambda: (_weights() @ VALUES @ [[1.0, 1], [1, -1]], _weights() @ VALUES),
+    ),
     "projection-shared": ("matrix", lambda: (np.array([[1.0, 2], [3, 4]]), np.diag([1.0, 1.0]))),
-    "projection-nonlinear": ("scores", lambda: (np.array([[-1.0, 2], [0.5, -3]]), np.array([[0.0, 2], [0.5, 0]]))),
+    "projection-nonlinear": (
+        "scores",
+        lambda: (np.array([[-1.0, 2], [0.5, -3]]), np.array([[0.0, 2], [0.5, 0]])),
+    ),
     "value-wrong-source": ("output", lambda: (_weights() @ VALUES, _weights() @ VALUES[::-1])),
     "key-wrong-source": ("scores", lambda: (SCORES, (SCORES + SCORES.T) / 2)),
     "query-key-swapped": ("weights", lambda: (_weights(), _w(SCORES.T / 2))),
     "kv-head-order": ("order", lambda: (np.array([[0.0, 0, 1]]), np.array([[0.0, 1, 0]]))),
-    "batch-as-sequence": ("weights", lambda: (np.eye(2) * 0 + _w(SCORES[:2, :2] / 2), _w(SCORES[1:, 1:] / 2))),
+    "batch-as-sequence": (
+        "weights",
+        lambda: (np.eye(2) * 0 + _w(SCORES[:2, :2] / 2), _w(SCORES[1:, 1:] / 2)),
+    ),
     "mask-inverted": ("weights", lambda: (_masked(KEEP), _masked(~KEEP))),
     "mask-after-softmax": ("weights", lambda: (_masked(KEEP), _weights() * KEEP)),
     "mask-multiplied": ("weights", lambda: (_masked(KEEP), _masked(KEEP, 0.0))),
     "mask-too-weak": ("weights", lambda: (_masked(KEEP), _masked(KEEP, -2.0))),
     "mask-half-overflow": ("weights", lambda: (_masked(KEEP), np.full((3, 3), np.nan))),
     "mask-nan": ("weights", lambda: (_masked(KEEP), np.full((3, 3), np.nan))),
-    "masked-row": ("weights", lambda: (_masked(LOWER) * [[0.0], [1], [1]], np.where([[True], [False], [False]], np.nan, _masked(LOWER)))),
-    "mask-on-queries": ("weights", lambda: (_masked(KEEP), np.where(KEEP[:, None], _weights(), 1 / 3))),
+    "masked-row": (
+        "weights",
+        lambda: (
+            _masked(LOWER) * [[0.0], [1], [1]],
+            np.where([[True], [False], [False]], np.nan, _masked(LOWER)),
+        ),
+    ),
+    "mask-on-queries": (
+        "weights",
+        lambda: (_masked(KEEP), np.where(KEEP[:, None], _weights(), 1 / 3)),
+    ),
     "mask-ignored": ("weights", lambda: (_masked(KEEP), _weights())),
     "mask-added": ("weights", lambda: (_masked(KEEP), _w(SCORES / 2 + KEEP))),
     "causal-missing": ("weights", lambda: (_masked(LOWER), _weights())),
     "causal-transposed": ("weights", lambda: (_masked(LOWER), _masked(LOWER.T))),
     "causal-off-by-one": ("weights", lambda: (_masked(LOWER), _masked(np.tri(3, k=1, dtype=bool)))),
     "causal-misaligned": ("weights", lambda: (_masked(LOWER)[1:], _masked(LOWER)[:2])),
-    "window-off-by-one": ("weights", lambda: (_masked(LOWER & ~np.tri(3, k=-2, dtype=bool)), _masked(LOWER))),
-    "dropout-in-eval": ("weights", lambda: (_weights(), _weights() * [[1, 0, 1], [1, 1, 1], [0, 1, 1]] / 0.8)),
-    "dropout-no-rescale": ("weights", lambda: (_weights() * [[1, 0, 1]] / 0.8, _weights() * [[1, 0, 1]])),
+    "window-off-by-one": (
+        "weights",
+        lambda: (_masked(LOWER & ~np.tri(3, k=-2, dtype=bool)), _masked(LOWER)),
+    ),
+    "dropout-in-eval": (
+        "weights",
+        lambda: (_weights(), _weights() * [[1, 0, 1], [1, 1, 1], [0, 1, 1]] / 0.8),
+    ),
+    "dropout-no-rescale": (
+        "weights",
+        lambda: (_weights() * [[1, 0, 1]] / 0.8, _weights() * [[1, 0, 1]]),
+    ),
     "position-exponent-doubled": ("table", lambda: (_waves(0.5), _waves(1.0))),
     "position-cosine-shifted": ("table", lambda: (_waves(0.5), _waves(0.5, 0.25))),
     "position-integer": ("table", lambda: (_waves(0.5), np.trunc(_waves(0.5)))),
     "position-by-batch": ("table", lambda: (_waves(0.5), np.tile(_waves(0.5)[:1], (3, 1)))),
     "position-odd-width": ("table", lambda: (_waves(0.5), np.full((3, 3), np.nan))),
-    "rotary-pairing": ("table", lambda: (_rotated("halves", np.arange(3.0)), _rotated("mixed-halves", np.arange(3.0)))),
-    "rotary-axis": ("table", lambda: (_rotated("halves", np.arange(3.0)), _rotated("halves", np.zeros(3)))),
-    "rotary-offset": ("table", lambda: (_rotated("halves", np.array([0.0, 1, 2])), _rotated("halves", np.array([0.0, 1, 0])))),
+    "rotary-pairing": (
+        "table",
+        lambda: (_rotated("halves", np.arange(3.0)), _rotated("mixed-halves", np.arange(3.0))),
+    ),
+    "rotary-axis": (
+        "table",
+        lambda: (_rotated("halves", np.arange(3.0)), _rotated("halves", np.zeros(3))),
+    ),
+    "rotary-offset": (
+        "table",
+        lambda: (
+            _rotated("halves", np.array([0.0, 1, 2])),
+            _rotated("halves", np.array([0.0, 1, 0])),
+        ),
+    ),
     "alibi-slopes": ("slopes", lambda: (alibi_slopes(4)[None, :3], 2.0 ** -np.arange(3.0)[None])),
-}  # fmt: skip
+}
 
 FAULTS = tuple(_MAKE)
 """The id of every fault, in the order of the documentation."""

@@ -50,8 +50,6 @@ def failure_of(setup: Setup | None, error: Exception, subject: Subject) -> Failu
 def _own(filename: str, subject: Subject) -> bool:
     code = getattr(subject.call, "__code__", None)
     if code is None and subject.owner is not None:
-        method = getattr(type(subject.owner), "forward", None) or getattr(
-            type(subject.owner), "__call__", None
-        )
+        method = getattr(type(subject.owner), "forward", None) or type(subject.owner).__call__
         code = getattr(method, "__code__", None)
     return code is not None and filename == code.co_filename

@@ -16,6 +16,7 @@ from regard.diagnosis.roles import known_parameter
 
 
 def name_base(judge: Judge, base: Base, outcome: Outcome) -> None:
+    """Names what the output without a mask shows."""
     source, best = judge.subject.source, base.best
     assert best is not None
     far = judge.far(base.setup, base.observed)

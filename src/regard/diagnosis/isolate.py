@@ -1,7 +1,7 @@
-"""A child process for somebody else's code: limits on time and memory, silence, a folder of its own.
+"""A child process for somebody else's code: limits on time and memory, silence, its own folder.
 
-The child is forked, so that a function of a notebook comes along; what it finds comes back through a
-pipe.  Nothing that the code does there, not even ending the process, reaches the checker.
+The child is forked, so that a function of a notebook comes along; what it finds comes back
+through a pipe.  Nothing that the code does there, not even ending the process, reaches the checker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Stopped(Exception):
 
 
 def run(work: Callable[[], Any], seconds: float) -> Any:
-    """What ``work()`` returns in a child process; raises ``Stopped`` if it returns nothing in time."""
+    """What ``work()`` returns in a child process; raises ``Stopped`` if that is nothing in time."""
     if not hasattr(os, "fork"):
         raise Stopped("check.no-fork")
     folder = tempfile.mkdtemp(prefix="regard-check-")

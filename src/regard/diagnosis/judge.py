@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from regard.diagnosis.hypotheses import (
     structure_deviations,
 )
 from regard.diagnosis.prose import means_causal
-from regard.diagnosis.reference import Case, compute
-from regard.diagnosis.search import ROUNDING, Explanation, Observation, distance, explain
+from regard.diagnosis.reference import Case
+from regard.diagnosis.search import Explanation, distance
 from regard.diagnosis.setups import setups
 from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject
@@ -33,20 +33,12 @@ from regard.diagnosis.weights import read as read_weights
 _DRAWS = re.compile(
     r"randn|\.rand\(|\.normal\(|\.uniform\(|standard_normal|random\.random|nn\.Linear\("
 )
-TRIES = 8
-"""No more calls than this are explained in the search for how a subject is called."""
 SECONDS = 4.0
 """How long all searches of one examination may take together."""
 HALF = 1e-2
-"""The same as ``ROUNDING`` for subjects whose output is float16; only the right formula is tried."""
+"""The same as ``ROUNDING`` for output in float16, where only the right formula is tried."""
 SINGLE = 2e-5
 """The same as ``ROUNDING`` for subjects that compute in float32 whatever they are given."""
-
-
-OF_LAYOUT = {"batch-as-sequence", "softmax-axis", "softmax-heads", "softmax-single", "softmax-missing",
-             "split-no-transpose", "merge-no-transpose", "scale-wrong-size", "scale-inverted",
-             "query-key-swapped", "rotary-axis"}  # fmt: skip
-"""Faults that another layout would explain away."""
 
 
 @dataclass
@@ -116,7 +108,7 @@ class Judge:
         return output, result
 
     def settle(self, setup: Setup, fixed: Mapping[str, Any]) -> bool:
-        """Looks for chance in a call that runs; True where weights drawn inside were found by it."""
+        """Looks for chance in a call that runs; True where it found weights drawn inside."""
         if self._settled:
             return False
         self._settled = True
@@ -174,64 +166,7 @@ class Judge:
             )
         return found
 
-    def base(self, *, seed: int, queries: int = 5, keys: int = 5) -> Base | None:
-        """The first setup that runs and is explained, or the first that runs."""
-        found: list[Base] = []
-        explained_in: set[str] = set()
-        for setup in self.prepared(seed, queries, keys):
-            late = found and time.process_time() > self.deadline
-            if late or len(found) >= TRIES or self._is_settled(setup, found):
-                break
-            if setup.layout in explained_in:
-                continue
-            for fixed in self.neutral(setup):
-                base = self._tried(setup, fixed)
-                if base is None:
-                    continue
-                if base == "again":
-                    return self.base(seed=seed, queries=queries, keys=keys)
-                found.append(base)
-                if base.best is None and time.process_time() < self.deadline:
-                    continue
-                if base.best is not None:
-                    if not set(base.best.faults) & OF_LAYOUT:
-                        return base
-                    explained_in.add(setup.layout)
-                break
-        return _cheapest(found)
-
-    def _is_settled(self, setup: Setup, found: list[Base]) -> bool:
-        """Whether the stated layout was explained, so that no other is to be tried."""
-        done = next((b for b in found if b.best is not None), None)
-        return (
-            done is not None
-            and setup.layout != done.setup.layout
-            and self._stated(done.setup.layout)
-        )
-
-    def _tried(self, setup: Setup, fixed: Mapping[str, Any]) -> Base | Literal["again"] | None:
-        """What one call explains; None where it does not run, "again" where weights were found by it."""
-        answer = self.call(setup, fixed)
-        if answer is None or not plausible(setup, answer[0]):
-            return None
-        if self.settle(setup, fixed):
-            return "again"
-        if self.random:
-            answer = self.call(setup, fixed) or answer
-        return self.explained(setup, *answer, fixed)
-
-    def _stated(self, layout: str) -> bool:
-        from regard.diagnosis.calling import HEADED, layouts_of
-        from regard.diagnosis.source import stated_layout
-
-        if not (self.said.get("layout") or stated_layout(self.subject.source)):
-            return False
-        return (
-            layouts_of(self.subject, weighted=layout not in HEADED, said=self.said.get("layout"))[0]
-            == layout
-        )
-
-    def prepared(self, seed: int, queries: int, keys: int) -> Any:
+    def prepared(self, seed: int, queries: int, keys: int) -> Iterator[Setup]:
         """The setups, with what the judge knows of windows and biases added to their cases."""
         for setup in setups(
             self.subject,
@@ -322,64 +257,6 @@ class Judge:
                     )
         return options
 
-    def readable(self, setup: Setup, fixed: Mapping[str, Any]) -> Setup:
-        """The setup with those readings of its weights that explain one token alone.
-
-        With one key its weight is 1, whatever the scale, the mask or the axis of the softmax: only
-        values and output projection are left.
-        """
-        if len(setup.case.weights) < 2:
-            return setup
-        seen = (s for s in self.prepared(setup.rng, 1, 1) if s.layout == setup.layout)
-        one = next((s for s in seen if len(s.case.weights) == len(setup.case.weights)), None)
-        called = None if one is None else self.call(one, fixed)
-        if one is None or called is None:
-            return setup
-        far = self.far(one, called[0])
-        choices = [
-            d for d in structure_deviations(one.case, one.form, self.hints)
-            if d.steps & {"value", "activation", "out", "around"}
-        ]  # fmt: skip
-        kept = []
-        for reading in range(len(setup.case.weights)):
-            for changes in ((), *(d.changes for d in choices)):
-                told = {**dict(changes), "weights": reading}
-                try:
-                    error = far(compute(one.case, told))
-                except ValueError:
-                    continue
-                if error < SINGLE:
-                    kept.append(reading)
-                    break
-        if not kept:
-            return setup
-        weights = tuple(setup.case.weights[n] for n in kept)
-        return replace(setup, case=replace(setup.case, weights=weights))
-
-    def explained(self, setup: Setup, output: Array, result: Any, fixed: Mapping[str, Any]) -> Base:
-        """What explains the output, to rounding in float64 or else in float32."""
-        setup = self.readable(setup, fixed)
-        tolerance = ROUNDING if output.dtype == np.float64 else SINGLE
-        observation: Observation = (setup.case, self.far(setup, output))
-        fits = explain(
-            [observation], self.deviations(setup), readings=len(setup.case.weights),
-            tolerance=tolerance, seconds=min(2.5, max(0.3, self.deadline - time.process_time())),
-        )  # fmt: skip
-        if not fits and tolerance == ROUNDING:
-            fits = explain(
-                [observation], self.deviations(setup), readings=len(setup.case.weights),
-                tolerance=SINGLE, most=1, seconds=min(1.0, max(0.3, self.deadline - time.process_time())),
-            )  # fmt: skip
-            tolerance = SINGLE if fits else tolerance
-        if not fits and output.dtype == np.float16:
-            tolerance = HALF
-            fits = explain(
-                [observation], [], readings=len(setup.case.weights), tolerance=HALF, most=0
-            )
-        return Base(
-            setup, self.confirmed(setup, fits, fixed, tolerance), output, result, tolerance, fixed
-        )
-
     def again(self, setup: Setup, seed: int, queries: int, keys: int) -> Setup | None:
         """The same way of calling with other numbers or sizes, and the same readings of weights."""
         for other in self.prepared(seed, queries, keys):
@@ -392,39 +269,6 @@ class Judge:
                     return other  # weights that are arguments are drawn with the rest
                 return replace(other, case=replace(other.case, weights=setup.case.weights))
         return None
-
-    def confirmed(
-        self, setup: Setup, fits: list[Explanation], fixed: Mapping[str, Any], tolerance: float
-    ) -> list[Explanation]:
-        """The explanations that hold for other, smaller numbers too: a saturated softmax hides much."""
-        sizes = setup.case.q.shape[-2], setup.case.k.shape[-2]
-        other = self.again(setup, setup.rng + 17, *sizes) if fits else None
-        if other is None:
-            return fits
-        smaller = {n: other.arguments[n] * 0.25 for n in other.names.values()}
-        case = replace(other.case, **{x: getattr(other.case, x) * 0.25 for x in "qkv"})
-        called = self.call(other, {**fixed, **smaller})
-        if called is None:
-            return fits
-        far = self.far(other, called[0])
-        return [
-            e for e in fits if far(compute(case, e.steps)) <= max(tolerance * 10, ROUNDING * 10)
-        ]
-
-
-def _cheapest(found: list[Base]) -> Base | None:
-    """The base whose explanation costs least by a margin, else the first explained, else the first."""
-    best: Base | None = None
-    cost = np.inf
-    for base in found:
-        if base.best is not None and base.best.cost < cost - 0.3:
-            best, cost = base, base.best.cost
-    return best or (found[0] if found else None)
-
-
-def plausible(setup: Setup, output: Array) -> bool:
-    """Whether an output has a row for each query."""
-    return setup.case.q.shape[-2] in output.shape or output.size == setup.case.q.size
 
 
 def _model(subject: Subject) -> int | None:

@@ -13,15 +13,33 @@ _SCALING = r"sqrt\s*\(|\*\*\s*\(?\s*-?\s*\(?\s*(?:0?\.5|1\s*/\s*2)|scal(?:e|ing)
 
 PATTERNS: dict[str, tuple[str, ...]] = {
     "scale-model-dim": (
-        r"(?:sqrt\s*\(|\bscale\b.*=|/\s*\(|\*).*(?:d_model|embed|n_embd|hidden|dim\b|emb|\bC\b|model)",
+        r"(?:sqrt\s*\(|\bscale\b.*=|/\s*\(|\*).*(?:d_model|embed|n_embd|hidden|dim\b|emb|\bC\b|"
+        r"model)",
         _SCALING,
     ),
     "scale-missing": (
-        r"(?:scores?|energy|att\w*|wei\w*|logits|sim\w*|dots|s)\s*=\s*.*(?:@|matmul|einsum|bmm|\.dot\()",
-        r"scal(?:e|ing)\s*=\s*1(?:\.0?)?\b", r"softmax.*(?:@|matmul)", _PRODUCT, _SOFTMAX,
+        r"(?:scores?|energy|att\w*|wei\w*|logits|sim\w*|dots|s)\s*=\s*.*(?:@|matmul|einsum|bmm|"
+        r"\.dot\()",
+        r"scal(?:e|ing)\s*=\s*1(?:\.0?)?\b",
+        r"softmax.*(?:@|matmul)",
+        _PRODUCT,
+        _SOFTMAX,
     ),
-    "scale-no-root": (r"/\s*\(?(?:self\.)?\w*(?:d_k|dk|head_dim|dim|d|depth|shape\[-1\]|size\(-1\))\b", r"scal(?:e|ing)\b.*=", r"/"),
-    "scale-inverted": (r"\*\s*(?:\w+\.)?(?:sqrt|math)", r"\*.*(?:sqrt|\*\*\s*\(?0?\.5)", r"\*\*\s*\(?\s*0?\.5", r"scal(?:e|ing)\b", r"sqrt"),
+    "scale-no-root": (
+        r"/\s*\(?(?:self\.)?\w*(?:d_k|dk|head_dim|dim|d|depth|shape\[-1\]|"
+        r"size\(-1\))\b",
+        r"scal(?:e|ing)\b.*=",
+        r"/",
+    ),
+    "scale-inverted": (
+        r"\*\s*(?:\w+\.)?(?:sqrt|"
+        r"math)",
+        r"\*.*(?:sqrt|"
+        r"\*\*\s*\(?0?\.5)",
+        r"\*\*\s*\(?\s*0?\.5",
+        r"scal(?:e|ing)\b",
+        r"sqrt",
+    ),
     "scale-precedence": (r"\*\*\s*1\s*/\s*2", r"\*\*\s*-\s*1\s*/\s*2", r"/\s*2\b", _SCALING),
     "scale-wrong-size": (_SCALING, r"/\s*\w+", _PRODUCT),
     "scale-twice": (_SCALING, r"scal(?:e|ing)", r"/"),
@@ -31,52 +49,110 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "softmax-missing": (r"(?:attn\w*|weights?|probs?|alpha|wei|attention)\w*\s*=", _PRODUCT),
     "softmax-overflow": (r"exp\s*\(", _SOFTMAX),
     "split-no-transpose": (
-        r"(?:view|reshape)\s*\((?:[^()]|\([^()]*\))*heads?[^()]*,[^()]*\b(?:T|L|S|seq\w*|t|n|-1|len\w*|\w+_len|num_tokens)\b",
-        r"(?:view|reshape)\s*\(.*(?:head|\bh\b|\bH\b)", r"view|reshape",
+        r"(?:view|reshape)\s*\((?:[^()]|\([^()]*\))*heads?[^()]*,[^()]*\b(?:T|L|S|seq\w*|t|n|-1|"
+        r"len\w*|\w+_len|num_tokens)\b",
+        r"(?:view|reshape)\s*\(.*(?:head|\bh\b|\bH\b)",
+        r"view|reshape",
     ),
     "merge-no-transpose": (
-        r"(?:out\w*|y|context|ctx|z|x|o|attn_out\w*|result\w*|concat\w*|merged\w*|res|attn\w*)\s*=.*(?:view|reshape)\s*\((?!.*(?:head_dim|d_k|,\s*\w*h\w*,\s*))",
-        r"return.*(?:view|reshape)", r"(?:view|reshape)\s*\(",
+        r"(?:out\w*|y|context|ctx|z|x|o|attn_out\w*|result\w*|concat\w*|merged\w*|res|attn\w*)"
+        r"\s*=.*(?:view|reshape)\s*\((?!.*(?:head_dim|d_k|,\s*\w*h\w*,\s*))",
+        r"return.*(?:view|reshape)",
+        r"(?:view|reshape)\s*\(",
     ),
     "mask-head-order": (r"mask.*(?:repeat|tile|expand|cat)|(?:repeat|tile).*mask", _MASKING),
     "output-projection-missing": (r"return\b(?!.*\bfor\b)",),
     "projection-shared": (
-        r"Linear\(\s*(?:self\.)?(?:head_dim|d_k|d_head|head_size|dim_head|dk|\w*head\w*)\s*,\s*(?:self\.)?\w*(?:head|d_k|dk)",
-        r"Linear\(", r"@",
+        r"Linear\(\s*(?:self\.)?(?:head_dim|d_k|d_head|head_size|dim_head|dk|\w*head\w*)\s*,"
+        r"\s*(?:self\.)?\w*(?:head|d_k|dk)",
+        r"Linear\(",
+        r"@",
     ),
-    "projection-nonlinear": (r"(?:relu|gelu|tanh|sigmoid|silu|elu|leaky_relu|softplus|maximum|ReLU|GELU|Tanh|activation|act)\b", ),
+    "projection-nonlinear": (
+        r"(?:relu|gelu|tanh|sigmoid|silu|elu|leaky_relu|softplus|maximum|"
+        r"ReLU|GELU|Tanh|activation|act)\b",
+    ),
     "value-wrong-source": (r"\bv\w*\s*=(?!=)|values?\s*=(?!=)|V\s*=(?!=)", _PRODUCT),
     "key-wrong-source": (r"\bk\w*\s*=(?!=)|keys?\s*=(?!=)|K\s*=(?!=)", _PRODUCT),
-    "query-key-swapped": (r"(?:scores?|energy|att\w*|wei\w*|logits|sim\w*|dots)\s*=.*(?:@|matmul|einsum|bmm|\.dot\()", _PRODUCT),
-    "kv-head-order": (r"\.repeat\(|tile\(|repeat_interleave|np\.repeat|expand|concatenate|cat\(", r"%|//"),
-    "batch-as-sequence": (r"MultiheadAttention\(", r"(?:transpose|permute|swapaxes|view|reshape)\(", _PRODUCT),
+    "query-key-swapped": (
+        r"(?:scores?|energy|att\w*|wei\w*|logits|sim\w*|dots)\s*=.*(?:@|matmul|"
+        r"einsum|bmm|\.dot\()",
+        _PRODUCT,
+    ),
+    "kv-head-order": (
+        r"\.repeat\(|tile\(|repeat_interleave|np\.repeat|expand|concatenate|"
+        r"cat\(",
+        r"%|//",
+    ),
+    "batch-as-sequence": (
+        r"MultiheadAttention\(",
+        r"(?:transpose|permute|swapaxes|view|reshape)"
+        r"\(",
+        _PRODUCT,
+    ),
     "mask-inverted": (_MASKING, r"tri[lu]"),
     "mask-after-softmax": (_MASKING,),
-    "mask-multiplied": (r"(?:scores?|energy|att\w*|wei\w*|logits)\s*\*=?.*mask", r"masked_fill|where\(", _MASKING),
+    "mask-multiplied": (
+        r"(?:scores?|energy|att\w*|wei\w*|logits)"
+        r"\s*\*=?.*mask",
+        r"masked_fill|where\(",
+        _MASKING,
+    ),
     "mask-too-weak": (r"-\s*(?:1e\d|1\d*|5\d*|2\d*)(?:\.0?)?\b", r"masked_fill|where\(", _MASKING),
-    "mask-half-overflow": (r"-\s*\d+(?:\.\d*)?e\+?\d+|-\s*1e\d+|1e\d+|-\s*10{5,}|['\"]-1e\d+['\"]|finfo|-\s*\(?2\s*\*\*", r"masked_fill|where\(", _MASKING),
+    "mask-half-overflow": (
+        r"-\s*\d+(?:\.\d*)?e\+?\d+|-\s*1e\d+|1e\d+|-\s*10{5,}|"
+        r"['\"]-1e\d+['\"]|finfo|"
+        r"-\s*\(?2\s*\*\*",
+        r"masked_fill|where\(",
+        _MASKING,
+    ),
     "mask-nan": (r"inf", _MASKING),
-    "masked-row": (r"masked_fill|where\(|inf\b|\[[^\]]*mask[^\]]*\]\s*=|-1e\d+", _MASKING, _SOFTMAX),
+    "masked-row": (
+        r"masked_fill|where\(|inf\b|\[[^\]]*mask[^\]]*\]\s*=|"
+        r"-1e\d+",
+        _MASKING,
+        _SOFTMAX,
+    ),
     "mask-on-queries": (r"mask.*(?:unsqueeze|None|reshape|view|newaxis|expand_dims)", _MASKING),
     "mask-ignored": (r"masked_fill\b|where\(", r"mask"),
     "mask-added": (r"\+=?\s*.*(?:mask|tril|triu|tri\b)|-=?\s*.*mask", _MASKING),
     "causal-missing": (r"masked_fill|where\(|tril|triu|mask", _SOFTMAX),
     "causal-transposed": (r"tri[lu]|\.tri\(|>=|<=|arange|[<>]", r"mask"),
-    "causal-off-by-one": (r"tri[lu]\(.*(?:diagonal|k\s*=|,)|diagonal|\.tri\(", r"tri[lu]", r"[<>]=?|arange", r"mask"),
+    "causal-off-by-one": (
+        r"tri[lu]\(.*(?:diagonal|k\s*=|,)|diagonal|"
+        r"\.tri\(",
+        r"tri[lu]",
+        r"[<>]=?|arange",
+        r"mask",
+    ),
     "causal-misaligned": (r"tri[lu]|\.tri\(|is_causal", r"arange|[<>]=?", r"mask"),
     "window-off-by-one": (r"window|\bw\b", r"tri[lu]", r"[<>]=?"),
-    "dropout-in-eval": (r"F\.dropout|functional\.dropout|dropout_p|Dropout\(|dropout\(|bernoulli|rand", r"drop"),
+    "dropout-in-eval": (
+        r"F\.dropout|functional\.dropout|dropout_p|Dropout\(|dropout\(|bernoulli|"
+        r"rand",
+        r"drop",
+    ),
     "dropout-no-rescale": (r"rand|bernoulli|binomial|keep", r"drop"),
     "position-exponent-doubled": (r"\*\*|pow\(|10000|1e4|exp\(",),
     "position-cosine-shifted": (r"cos\(",),
-    "position-integer": (r"//|astype\(.*int|int\(|dtype\s*=\s*(?:np\.|torch\.)?(?:int|long)|\.long\(\)|zeros", r"/"),
-    "position-by-batch": (r"(?:pe|pos\w*|encoding|table|embed\w*)\w*\s*\[.*(?:size\(0\)|shape\[0\]|\bB\b|batch)", r"(?:size\(0\)|shape\[0\]|\bB\b|batch)", r"arange"),
+    "position-integer": (
+        r"//|astype\(.*int|int\(|dtype\s*=\s*(?:np\.|torch\.)?(?:int|long)|"
+        r"\.long\(\)|zeros",
+        r"/",
+    ),
+    "position-by-batch": (
+        r"(?:pe|pos\w*|encoding|table|embed\w*)\w*\s*\[.*(?:size\(0\)|"
+        r"shape\[0\]|\bB\b|batch)",
+        r"(?:size\(0\)|shape\[0\]|\bB\b|"
+        r"batch)",
+        r"arange",
+    ),
     "position-odd-width": (r"1::2|cos\(",),
     "rotary-pairing": (r"cat|stack|repeat|::2|chunk|concatenate", r"cos"),
     "rotary-axis": (r"arange|size\(|shape\[|unsqueeze|transpose", r"cos"),
     "rotary-offset": (r"arange|rotary|rope|apply_rot", r"cos"),
     "alibi-slopes": (r"\*\*|pow\(|exp2|slope",),
-}  # fmt: skip
+}
 
 
 def line_of(source: Source, fault: str) -> int | None:
@@ -140,7 +216,10 @@ _SPECIAL = {
 }
 
 _WIDTH = r"(?:self\.)?(?:head_dim|d_k|dk|d_head|head_size|dim_head|depth|d)"
-_NAMES = r"(?:self\.|config\.|cfg\.)?(?:embed_size|d_model|n_embd|embed_dim|hidden_size|dim|emb_dim|embedding_dim|C|model_dim|num_heads|n_heads|heads|h|seq_len|T|S|L)"
+_NAMES = (
+    r"(?:self\.|config\.|cfg\.)?(?:embed_size|d_model|n_embd|embed_dim|hidden_size|dim|emb_dim|"
+    r"embedding_dim|C|model_dim|num_heads|n_heads|heads|h|seq_len|T|S|L)"
+)
 
 
 def mend_of(source: Source, fault: str, line: int | None) -> str | None:
@@ -158,22 +237,65 @@ def mend_of(source: Source, fault: str, line: int | None) -> str | None:
             (rf"(sqrt\(\s*){_NAMES}\b", rf"\g<1>{width}"),
             (rf"{_NAMES}(\s*\*\*)", rf"{width}\1"),
         ],
-        "scale-no-root": [(r"/\s*(\(?[\w.\[\]\-()]+?\)?)\s*$", r"/ \1 ** 0.5"), (r"/\s*([\w.]+)", r"/ \1 ** 0.5")],
-        "scale-precedence": [(r"\*\*\s*1\s*/\s*2", "** (1 / 2)"), (r"\*\*\s*-\s*1\s*/\s*2", "** (-1 / 2)")],
+        "scale-no-root": [
+            (
+                r"/\s*(\(?[\w.\[\]\-()]+?\)?)"
+                r"\s*$",
+                r"/ \1 ** 0.5",
+            ),
+            (r"/\s*([\w.]+)", r"/ \1 ** 0.5"),
+        ],
+        "scale-precedence": [
+            (r"\*\*\s*1\s*/\s*2", "** (1 / 2)"),
+            (r"\*\*\s*-\s*1\s*/\s*2", "** (-1 / 2)"),
+        ],
         "scale-inverted": [(r"\*\s*((?:\w+\.)?sqrt)", r"/ \1"), (r"\*\*\s*0?\.5", "** -0.5")],
-        "softmax-axis": [(r"((?:dim|axis)\s*=\s*)-?\d+", r"\g<1>-1"), (r"(softmax\([^,]+,\s*)-?\d+", r"\g<1>-1")],
-        "softmax-heads": [(r"((?:dim|axis)\s*=\s*)(?:-?\d+|None|\([^)]*\))", r"\g<1>-1"), (r"(softmax\([^,]+,\s*)-?\d+", r"\g<1>-1")],
+        "softmax-axis": [
+            (
+                r"((?:dim|axis)\s*=\s*)"
+                r"-?\d+",
+                r"\g<1>-1",
+            ),
+            (r"(softmax\([^,]+,\s*)-?\d+", r"\g<1>-1"),
+        ],
+        "softmax-heads": [
+            (
+                r"((?:dim|axis)\s*=\s*)(?:-?\d+|None|\([^)]*\)"
+                r")",
+                r"\g<1>-1",
+            ),
+            (r"(softmax\([^,]+,\s*)-?\d+", r"\g<1>-1"),
+        ],
         "softmax-single": [(r"((?:dim|axis)\s*=\s*)-?\d+", r"\g<1>-1")],
-        "mask-inverted": [(r"==\s*0", "== 1"), (r"==\s*1", "== 0"), (r"~\s*(\w*mask)", r"\1"), (r"(masked_fill\()(\w*mask)\b", r"\1~\2")],
+        "mask-inverted": [
+            (r"==\s*0", "== 1"),
+            (r"==\s*1", "== 0"),
+            (r"~\s*(\w*mask)", r"\1"),
+            (r"(masked_fill\()(\w*mask)\b", r"\1~\2"),
+        ],
         "mask-too-weak": [(r"-\s*\d+(?:\.\d*)?(?:e\+?\d+)?", 'float("-inf")')],
-        "mask-half-overflow": [(r"-\s*\d+(?:\.\d*)?e\+?\d+|float\(['\"]-1e\d+['\"]\)", 'float("-inf")')],
+        "mask-half-overflow": [
+            (
+                r"-\s*\d+(?:\.\d*)?e\+?\d+|"
+                r"float\(['\"]-1e\d+['\"]\)",
+                'float("-inf")',
+            )
+        ],
         "mask-ignored": [(r"^([\w.]+)\.masked_fill\(", r"\1 = \1.masked_fill(")],
         "causal-missing": [(r"^([\w.]+)\.masked_fill\(", r"\1 = \1.masked_fill(")],
         "causal-transposed": [(r"\btriu\b", "tril")],
         "position-exponent-doubled": [(r"2\s*\*\s*\(?i\)?", "i")],
-        "kv-head-order": [(r"\.repeat\(1,\s*([^,]+),\s*1,\s*1\)", r".repeat_interleave(\1, dim=1)"), (r"np\.tile\(([^,]+),.*\)$", r"np.repeat(\1, groups, axis=1)")],
+        "kv-head-order": [
+            (
+                r"\.repeat\(1,\s*([^,]+),\s*1,"
+                r"\s*1\)",
+                r".repeat_interleave(\1, "
+                r"dim=1)",
+            ),
+            (r"np\.tile\(([^,]+),.*\)$", r"np.repeat(\1, groups, axis=1)"),
+        ],
         "dropout-in-eval": [(r"(F\.dropout\([^)]*)\)", r"\1, training=self.training)")],
-    }  # fmt: skip
+    }
     for pattern, replacement in changes.get(fault, []):
         mended = re.sub(pattern, replacement, text, count=1)
         if mended != text:

@@ -1,4 +1,4 @@
-"""What a mask that is given does: its meaning, its place, its axis; and what a rule asked for does."""
+"""What a given mask does: its meaning, its place, its axis; and what a rule asked for does."""
 
 from __future__ import annotations
 
@@ -239,13 +239,13 @@ def _one(
 
 
 def _likeliest(fits: list[Explanation], source: Source) -> Explanation:
-    """The cheapest; where a fill of 0 and one of a weak number fit alike, the one that is written."""
+    """The cheapest; where a fill of 0 and a weak one fit alike, the one that is written."""
     best = fits[0]
     if best.steps.get("given") == "zero":
         for other in fits[1:]:
             place = other.steps.get("given")
             alike = other.cost <= best.cost + 0.05 and isinstance(place, tuple)
-            if alike and source.line(rf"(?:fill|where).*-\s*{abs(place[1]):g}\b"):
+            if alike and place and source.line(rf"(?:fill|where).*-\s*{abs(place[1]):g}\b"):
                 return other
     return best
 
@@ -302,9 +302,11 @@ def _makes_sense(d: Deviation, pad: bool, heads: int, batch: int) -> bool:
 
 
 PRODUCT_WITH_INFINITY = (
-    r"\*\s*-?\s*\(?\s*-?\s*(?:float\(\s*['\"]-?\s*inf(?:inity)?['\"]\s*\)|np\.inf|math\.inf|torch\.inf|numpy\.inf|"
+    r"\*\s*-?\s*\(?\s*-?\s*(?:float\(\s*['\"]-?\s*inf(?:inity)?['\"]\s*\)|np\.inf|math\.inf|"
+    r"torch\.inf|numpy\.inf|"
     r"np\.(?:Inf|PINF|NINF)|-?inf\b|NEG_INF|neg_inf|MINUS_INF|INF\b)"
-    r"|(?:float\(\s*['\"]-?inf(?:inity)?['\"]\s*\)|(?:np|math|torch)\.inf|NEG_INF|neg_inf)\s*\)?\s*\*(?!\*)"
+    r"|(?:float\(\s*['\"]-?inf(?:inity)?['\"]\s*\)|(?:np|math|torch)\.inf|NEG_INF|neg_inf)\s*\)"
+    r"?\s*\*(?!\*)"
 )
 
 

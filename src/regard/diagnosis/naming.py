@@ -1,4 +1,4 @@
-"""What the source decides: between names that numbers cannot tell apart, and what is meant to be so."""
+"""What the source decides: between names that numbers cannot tell apart, and what is meant."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def named(judge: Judge, base: Base) -> tuple[str, ...]:
         twice = found == "scale-no-root" and scaled_twice(source)
         fault = "scale-twice" if twice else found
         if fault == "kv-head-order" and source.text and not source.line(_TILING):
-            continue  # its heads are repeated elsewhere: an order of its own, and no slip of this code
+            continue  # its heads are repeated elsewhere: an order of its own
         if fault == "scale-missing" and unscaled_on_purpose(source, judge):
             continue
         out.append(fault)
@@ -46,7 +46,9 @@ def scaled_twice(source: Source) -> bool:
             continue
         sites += len(
             re.findall(
-                r"(?:/|\*)=?\s*\(?(?:\w+\.)*(?:sqrt\s*\(|scal(?:e|ing)\b)|\*\*\s*\(?\s*-?\s*\(?\s*(?:0?\.5|1\s*/\s*2)|scaled_dot_product_attention\s*\(|(?:math|np|torch)\.pow\(.*0?\.5",
+                r"(?:/|\*)=?\s*\(?(?:\w+\.)*(?:sqrt\s*\(|scal(?:e|ing)\b)|"
+                r"\*\*\s*\(?\s*-?\s*\(?\s*(?:0?\.5|1\s*/\s*2)|scaled_dot_product_attention\s*\(|"
+                r"(?:math|np|torch)\.pow\(.*0?\.5",
                 text,
             )
         )
@@ -64,15 +66,19 @@ def scaled_twice(source: Source) -> bool:
 def unscaled_on_purpose(source: Source, judge: Judge) -> bool:
     """Whether the source says that scores are not scaled by design."""
     if source.says(
-        r"unscaled|not scaled|no scaling|without (?:any )?scal|scal\w* (?:is|are|was|were|has been|folded|absorbed|lives?)[^.]*(?:fold|absorb|baked|init|inside|into)|"
-        r"fold(?:s|ed|ing)?\b[^.]*(?:scal|sqrt|W_?q|query)|absorb|(?<!\w)T5|不缩放|折叠|并入|吸收|无缩放"
+        r"unscaled|not scaled|no scaling|without (?:any )?scal|scal\w* (?:is|are|was|were|has "
+        r"been|folded|absorbed|lives?)[^.]*(?:fold|absorb|baked|init|inside|into)|"
+        r"fold(?:s|ed|ing)?\b[^.]*(?:scal|sqrt|W_?q|query)|absorb|(?<!\w)T5|不缩放|折叠|并入|"
+        r"吸收|无缩放"
     ):
         return True
     if re.search(r"T5", judge.subject.name):
         return True
     return (
         source.line(
-            r"(?:weight|W_?q\w*|w_?q\w*)(?:\.data)?(?:\.mul_|\.div_|\s*\*=|\s*/=).*|(?:W_?q|w_?q|q_proj|query)\w*.*=.*(?:\*\*\s*-0?\.5|/\s*(?:np|math)\.sqrt\((?:self\.)?(?:head_dim|d_k|d_head)\))"
+            r"(?:weight|W_?q\w*|w_?q\w*)(?:\.data)?(?:\.mul_|\.div_|\s*\*=|\s*/=).*|(?:W_?q|w_?q|"
+            r"q_proj|query)\w*.*=.*(?:\*\*\s*-0?\.5|/\s*(?:np|math)\.sqrt\((?:self\.)"
+            r"?(?:head_dim|d_k|d_head)\))"
         )
         is not None
         and source.line(r"scal|sqrt|\*\*\s*\(?-") is not None
@@ -83,8 +89,11 @@ def elsewhere(judge: Judge) -> bool:
     """Whether the output projection stands outside the subject, by what the file says."""
     source = judge.subject.source
     if source.says(
-        r"(?:no|without(?: an?| the)?|omits?|leaves? out) (?:the |an? )?(?:final |output )?(?:output )?(?:projection|W_?O|W\^O|linear)|"
-        r"output projection (?:is |lives |stands |happens |follows )?(?:applied |done |left )?(?:outside|elsewhere|later|in|by|to the|follows)|(?:caller|block|parent|outer)\b[^.]*(?:output )?project|无输出投影|不含输出|输出投影在"
+        r"(?:no|without(?: an?| the)?|omits?|leaves? out) (?:the |an? )?(?:final |output )"
+        r"?(?:output )?(?:projection|W_?O|W\^O|linear)|"
+        r"output projection (?:is |lives |stands |happens |follows )?(?:applied |done |left )"
+        r"?(?:outside|elsewhere|later|in|by|to the|follows)|(?:caller|block|parent|outer)"
+        r"\b[^.]*(?:output )?project|无输出投影|不含输出|输出投影在"
     ):
         return True
     name = judge.subject.name

@@ -43,6 +43,7 @@ def add(
     outcome: Outcome, source: Source, fault: str, risk: bool, key: str, values: Mapping[str, Any],
     error_with: float, error_of_right: float,
 ) -> None:  # fmt: skip
+    """Takes a fault or risk in, once, with its line and mend."""
     if any(f.id == fault for f in outcome.found):
         return
     line = line_of(source, fault)
@@ -53,6 +54,7 @@ def add(
 
 
 def add_hit(outcome: Outcome, source: Source, hit: Hit) -> None:
+    """Takes in what a round has found."""
     add(
         outcome,
         source,

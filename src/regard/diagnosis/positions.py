@@ -22,7 +22,7 @@ def alibi_slopes(heads: int) -> Array:
 
 
 def alibi_variants(heads: int) -> dict[str, Array]:
-    """Slopes by name: the right ones, the plain formula for any H, and what people write instead."""
+    """Slopes by name: the right ones, the plain formula for any H, and what people write."""
     i = np.arange(heads)
     return {
         "alibi": alibi_slopes(heads),
@@ -47,7 +47,7 @@ class Wave:
 
 
 def sinusoids(length: int, width: int, bases: tuple[float, ...] = (10000.0,)) -> Iterator[Wave]:
-    """Tables by plausibility: the right one of Vaswani et al. (2017), its layouts, and its faults."""
+    """Tables by plausibility: the right one of Vaswani et al. (2017), its layouts, its faults."""
     pairs = (width + 1) // 2
     i = np.arange(pairs)
     exponents: list[tuple[Array, Array, tuple[str, ...], str]] = [

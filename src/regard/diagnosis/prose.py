@@ -8,20 +8,27 @@ from regard.diagnosis.source import Source
 
 _KEEP = (
     r"(?:may|can|should|to|allowed to|able to|do|does|is|are|be|will be)?\s*(?:be\s+)?"
-    r"(?:attend(?:ed)?(?:\s+to)?\b|keep\b|kept\b|visible|valid\b|real\b|allow(?:ed|s)?\b|see\b|seen\b|"
-    r"unmasked|participat\w+|tak(?:e|es|ing) part|contribut\w+|count(?:s|ed)?\b|look(?:ed)? at|actual\b|non-?pad\w*|not pad\w*|true tokens|use[ds]?\b|"
+    r"(?:attend(?:ed)?(?:\s+to)?\b|keep\b|kept\b|visible|valid\b|real\b|allow(?:ed|s)?\b|see\b|"
+    r"seen\b|"
+    r"unmasked|participat\w+|tak(?:e|es|ing) part|contribut\w+|count(?:s|ed)?\b|look(?:ed)? at|"
+    r"actual\b|non-?pad\w*|not pad\w*|true tokens|use[ds]?\b|"
     r"present\b|observed|retain\w*|include[ds]?\b|live\b|readable|active|permitted|genuine|legal)"
     r"|可见|保留|可以?关注|允许|有效|真实|能看|可以看|可被关注|参与|可注意|非填充"
 )
 _DROP = (
     r"(?:ignor\w+|masked(?: out| off)?\b|mask(?:s|ing)? out|hid(?:den|e|es)\b|drop(?:s|ped)?\b|"
-    r"pad(?:ding|ded|s)?\b|block\w*|exclud\w+|disallow\w*|forbid\w*|forbidden|suppress\w*|invalid\b|"
+    r"pad(?:ding|ded|s)?\b|block\w*|exclud\w+|disallow\w*|forbid\w*|forbidden|suppress\w*|"
+    r"invalid\b|"
     r"may not|must not|cannot|can not|should not|not allowed|not be attended|not attend\w*|"
     r"remov\w+|unavailable|prevent\w*|invisible|discard\w*|skip\w*|off-limits|illegal|"
     r"blank\b|not to be|never\b)"
-    r"|屏蔽|遮蔽|遮挡|遮住|掩盖|掩掉|忽略|填充|不可见|禁止|不能|不可|隐藏|被掩|盖住|无效|丢弃|不允许|不参与|挡住|去掉"
+    r"|屏蔽|遮蔽|遮挡|遮住|掩盖|掩掉|忽略|填充|不可见|禁止|不能|不可|隐藏|被掩|盖住|无效|丢弃|"
+    r"不允许|不参与|挡住|去掉"
 )
-_ONE = r"(?:\bTrue\b|(?<![\d.\-–/e])\b1(?:\.0)?s?\b(?!\.\d|\s*[e/]|-D|\))|\bones?\b|\bnon-?zero\b|为真|为\s*1|真值)"
+_ONE = (
+    r"(?:\bTrue\b|(?<![\d.\-–/e])\b1(?:\.0)?s?\b(?!\.\d|\s*[e/]|-D|\))|\bones?\b|"
+    r"\bnon-?zero\b|为真|为\s*1|真值)"
+)
 _ZERO = r"(?:\bFalse\b|(?<![\d.\-–/e])\b0(?:\.0)?s?\b(?!\.\d|\s*[e/])|\bzeros?\b|为假|为\s*0|假值)"
 _ADDITIVE = (
     r"additive|added to (?:the )?(?:raw |attention )?(?:scores|logits)|加性|加到(?:分数|得分|打分)|"
@@ -87,10 +94,14 @@ def about_masks(source: Source, parameter: str) -> str:
 
 
 _CAUSAL = (
-    r"causal|autoregress|auto-regress|look[-_ ]?ahead|\bfuture\b|subsequent|decoder[- ]only|\bgpt\b|"
+    r"causal|autoregress|auto-regress|look[-_ ]?ahead|\bfuture\b|subsequent|decoder[- ]only|"
+    r"\bgpt\b|"
     r"masked self|left-to-right|earlier (?:tokens|positions)|因果|自回归|下三角|未来|单向"
 )
-_NOT_CAUSAL = r"(?:non-?|not |no |without |bi-?directional|un|非|无)\s*(?:causal|因果|mask)|bidirectional|双向"
+_NOT_CAUSAL = (
+    r"(?:non-?|not |no |without |bi-?directional|un|非|无)\s*(?:causal|因果|mask)|"
+    r"bidirectional|双向"
+)
 
 
 def means_causal(source: Source, name: str) -> bool:
@@ -107,7 +118,8 @@ def stated_window(source: Source) -> str:
     """``before`` where the window counts the keys before the query's own, else ``own``."""
     if source.says(
         r"(?:in addition to|besides|plus|excluding|not counting) (?:itself|the current|its own)|"
-        r"(?:previous|preceding|earlier) (?:tokens|keys|positions)(?:,)? (?:and|plus) (?:itself|the current)|"
+        r"(?:previous|preceding|earlier) (?:tokens|keys|positions)(?:,)? (?:and|plus) (?:itself|"
+        r"the current)|"
         r"and (?:to )?itself|不含自身|不包括自身|以及自身|和自身|外加自身"
     ) and not source.says(
         r"(?:including|itself included|counting itself|inclusive)|包括自身|含自身"

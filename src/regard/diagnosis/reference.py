@@ -1,7 +1,7 @@
 """Attention in float64 with every step a switch: the right one and what people write instead.
 
 ``compute(case, steps)`` is the whole of it.  A *case* is what a subject was given (inputs and its
-own weights, in one canonical form); *steps* say how each step is taken, ``RIGHT`` where they do not.
+own weights, in one canonical form); *steps* say how each step is taken, else it is ``RIGHT``.
 Letters are the legend's: B batch, H heads, G key heads, T queries, S keys, D and E widths, C model.
 """
 
@@ -49,7 +49,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Norm:
-    """A layer norm's parameters: gain (C), bias (C) and epsilon; no bias and no mean if it is rms."""
+    """A layer norm's gain (C), bias (C) and epsilon; no bias and no mean if it is rms."""
 
     gain: Array
     bias: Array

@@ -146,7 +146,8 @@ class Report:
         )
         return (
             f"<h4>{html.escape(head)}</h4><table>{table}</table>"
-            f"<p>{html.escape(say('check.picture', self.lang))}</p><table><tr>{matrices}</tr></table>"
+            f"<p>{html.escape(say('check.picture', self.lang))}</p>"
+            f"<table><tr>{matrices}</tr></table>"
         )
 
 

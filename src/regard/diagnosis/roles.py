@@ -1,11 +1,12 @@
-"""What a name means: the parameters of a call, the sizes of a constructor, the weights of a module."""
+"""What a name means: a parameter of a call, a size of a constructor, the weights of a module."""
 
 from __future__ import annotations
 
 import re
 
 _PARAMETERS: dict[str, str] = {
-    "x": "x xs input inputs hiddenstates hiddenstate hidden embeddings embedding embs emb embeds tokens src "
+    "x": "x xs input inputs hiddenstates hiddenstate hidden embeddings embedding embs emb embeds "
+    "tokens src "
     "seq sequence data inp features inputtensor xin h inputseq inputembeddings tokenembeddings z "
     "feats sentence words wordvectors vectors inputvectors inputx tgt target state states",
     "q": "q query queries qin xq querystates qinput qs qx inputsq inputq queryinput querytensor "
@@ -19,7 +20,8 @@ _PARAMETERS: dict[str, str] = {
     "xc conditioning contextx encoderout contexts keyvalue kv keyvaluestates xencoder xdecenc",
     "mask": "mask attnmask attentionmask srcmask m masks attmask maskin mskin amask msk tgtmask "
     "selfmask attnmasks keepmask keep allowed visible lookaheadmask memorymask srctgtmask",
-    "pad": "keypaddingmask paddingmask padmask srckeypaddingmask pad ispad padding mempadmask tokenmask "
+    "pad": "keypaddingmask paddingmask padmask srckeypaddingmask pad ispad padding mempadmask "
+    "tokenmask "
     "kpm validmask keymask kmask sequencemask inputmask seqmask srcpadmask contextmask maskpad "
     "wordmask realmask kpadmask",
     "lengths": "validlens validlen lengths lens seqlens seqlengths length xlens inputlengths klens "
@@ -31,7 +33,8 @@ _PARAMETERS: dict[str, str] = {
     "numqueryheads nheadsq numqheads hq qheads queryheads headsnum headcount",
     "groups": "nkvheads numkvheads numkeyvalueheads kvheads nkvhead ngroups numgroups groups nkv "
     "hkv kvh nqueriesgroups numkvgroups nkvgroups kvheadsnum multiquerygroupnum",
-    "head_dim": "dk dkv headdim dimhead headsize dhead dv keydim valuedim dkey dvalue depth attndim "
+    "head_dim": "dk dkv headdim dimhead headsize dhead dv keydim valuedim dkey dvalue depth "
+    "attndim "
     "attentiondim dimk dimv hd dh dimperhead kdim vdim headwidth dq",
     "model_dim": "embedsize dmodel nembd dim hiddensize embeddim embeddingdim embsize modeldim "
     "hiddendim hiddim din dout indim inputdim infeatures channels width nunits d size dimin "
@@ -48,17 +51,19 @@ _PARAMETERS: dict[str, str] = {
     "training": "training train istraining istrain",
     "bias": "bias qkvbias usebias addbias attnbias outbias projbias",
     "layers": "nlayer nlayers numlayers layers depthlayers numhiddenlayers",
-    "hidden": "dff ffn dimfeedforward ffdim hiddenff intermediatesize ffhidden forwardexpansion mlpratio",
+    "hidden": "dff ffn dimfeedforward ffdim hiddenff intermediatesize ffhidden forwardexpansion "
+    "mlpratio",
     "vocab": "vocabsize vocab nvocab",
     "scale": "scale scaling softmaxscale smscale",
-    "cache": "cache past pastkv layerpast kvcache pastkeyvalue pastkeyvalues kvpast incrementalstate "
+    "cache": "cache past pastkv layerpast kvcache pastkeyvalue pastkeyvalues kvpast "
+    "incrementalstate "
     "prev prevkv layercache state pastkvs pastk pastv kcache vcache cachek cachev",
     "position": "pos positions positionids startpos offset start posoffset inputpos cachepos step "
     "position cachelen pastlen",
     "freqs": "freqscis freqs cos sin rope rotary positionembeddings freqscomplex cossin",
     "returns": "returnweights needweights returnattention outputattentions returnattn "
     "returnattentionweights usecache returncache withweights returnprobs outputattention",
-}  # fmt: skip
+}
 _ROLE: dict[str, str] = {}
 for _role, _words in _PARAMETERS.items():
     for _word in _words.split():
@@ -100,8 +105,8 @@ def known_parameter(name: str) -> bool:
 def size_role(name: str) -> str:
     """The role of a constructor's parameter, where ``h`` and ``d`` are sizes."""
     word = plain(name)
-    sizes = ("heads", "groups", "head_dim", "model_dim", "length", "exact_length", "dropout", "bias",
-             "layers", "hidden", "vocab", "window", "causal", "training", "scale")  # fmt: skip
+    sizes = ("heads", "groups", "head_dim", "model_dim", "length", "exact_length", "dropout",
+             "bias", "layers", "hidden", "vocab", "window", "causal", "training", "scale")  # fmt: skip
     special = {"h": "heads", "c": "model_dim", "k": "model_dim", "w": "window", "emb": "model_dim",
                "embed": "model_dim", "hidden": "model_dim", "depth": "head_dim", "hs": "head_dim",
                "features": "model_dim", "heads": "heads", "embeddings": "model_dim"}  # fmt: skip
@@ -124,26 +129,144 @@ def size_role(name: str) -> str:
 
 
 _FILLER = {
-    "w", "weight", "weights", "proj", "projection", "linear", "lin", "fc", "to", "layer", "dense",
-    "transform", "matrix", "mat", "map", "net", "self", "kernel", "embed", "attn", "attention", "s",
-    "mapping", "heads", "head", "h", "list", "c", "b", "bias", "all", "multi", "mh", "mha", "params",
-    "param", "the", "affine", "projector", "l", "m", "p", "ws", "att", "fn", "block", "conv", "d",
-    "projections", "layers", "mappings", "maps", "linears", "transforms", "per", "multihead", "cross", "general", "module", "x",
-}  # fmt: skip
+    "w",
+    "weight",
+    "weights",
+    "proj",
+    "projection",
+    "linear",
+    "lin",
+    "fc",
+    "to",
+    "layer",
+    "dense",
+    "transform",
+    "matrix",
+    "mat",
+    "map",
+    "net",
+    "self",
+    "kernel",
+    "embed",
+    "attn",
+    "attention",
+    "s",
+    "mapping",
+    "heads",
+    "head",
+    "h",
+    "list",
+    "c",
+    "b",
+    "bias",
+    "all",
+    "multi",
+    "mh",
+    "mha",
+    "params",
+    "param",
+    "the",
+    "affine",
+    "projector",
+    "l",
+    "m",
+    "p",
+    "ws",
+    "att",
+    "fn",
+    "block",
+    "conv",
+    "d",
+    "projections",
+    "layers",
+    "mappings",
+    "maps",
+    "linears",
+    "transforms",
+    "per",
+    "multihead",
+    "cross",
+    "general",
+    "module",
+    "x",
+}
 _WEIGHT: dict[str, set[str]] = {
-    "q": {"q", "query", "queries", "qs", "wq", "qw", "bq", "toq", "qproj", "qlin", "tq", "qry", "toqueries"},
+    "q": {
+        "q",
+        "query",
+        "queries",
+        "qs",
+        "wq",
+        "qw",
+        "bq",
+        "toq",
+        "qproj",
+        "qlin",
+        "tq",
+        "qry",
+        "toqueries",
+    },
     "k": {"k", "key", "keys", "ks", "wk", "kw", "bk", "tok", "kproj", "klin", "tk", "tokeys"},
-    "v": {"v", "value", "values", "vs", "wv", "vw", "bv", "tov", "vproj", "vlin", "tv", "val", "tovalues"},
-    "o": {"o", "out", "output", "wo", "bo", "toout", "oproj", "unify", "unifyheads", "final", "combine",
-          "merge", "concat", "outproj", "mix", "ow", "res", "wout", "last", "end", "outputs"},
-    "qkv": {"qkv", "wqkv", "toqkv", "in", "cattn", "inproj", "wpack", "pack", "qkvs", "tokqv", "kqv",
-            "bqkv", "qkvproj"},
+    "v": {
+        "v",
+        "value",
+        "values",
+        "vs",
+        "wv",
+        "vw",
+        "bv",
+        "tov",
+        "vproj",
+        "vlin",
+        "tv",
+        "val",
+        "tovalues",
+    },
+    "o": {
+        "o",
+        "out",
+        "output",
+        "wo",
+        "bo",
+        "toout",
+        "oproj",
+        "unify",
+        "unifyheads",
+        "final",
+        "combine",
+        "merge",
+        "concat",
+        "outproj",
+        "mix",
+        "ow",
+        "res",
+        "wout",
+        "last",
+        "end",
+        "outputs",
+    },
+    "qkv": {
+        "qkv",
+        "wqkv",
+        "toqkv",
+        "in",
+        "cattn",
+        "inproj",
+        "wpack",
+        "pack",
+        "qkvs",
+        "tokqv",
+        "kqv",
+        "bqkv",
+        "qkvproj",
+    },
     "kv": {"kv", "wkv", "tokv", "kvs"},
-}  # fmt: skip
+}
 _ALIAS = {"c_attn": "qkv", "c_proj": "o", "proj": "o", "fc": "o", "dense": "o", "projection": "o",
           "fc_out": "o", "out_lin": "o", "w_0": "o", "w0": "o", "linear": "o", "in_proj": "qkv",
           "linear_out": "o", "to_out": "o", "attn": "qkv", "unifyheads": "o", "w_concat": "o",
-          "query_key_value": "qkv", "qkv_proj": "qkv", "w_z": "o", "wz": "o", "z_proj": "o"}  # fmt: skip
+          "query_key_value": "qkv", "qkv_proj": "qkv", "w_z": "o", "wz": "o",
+          "z_proj": "o"}  # fmt: skip
 
 
 def weight_role(name: str, *, alone: bool = False) -> str | None:
@@ -155,9 +278,11 @@ def weight_role(name: str, *, alone: bool = False) -> str | None:
     lower = base.lower()
     if alone:
         match = re.fullmatch(
-            r"(?:w|b|weights?|proj|mat|matrix|kernel)_?(q|k|v|o|qkv|kv|query|key|value|out|output|0|z)"
+            r"(?:w|b|weights?|proj|mat|matrix|kernel)_?(q|k|v|o|qkv|kv|query|key|value|out|"
+            r"output|0|z)"
             r"(?:_?(?:heads?|list|all|s|h|w|weights?|matrix|mat))?"
-            r"|(q|k|v|o|query|key|value|out|output|qkv|in)_?(?:w|weights?|proj|mat|matrix|kernel|linear|"
+            r"|(q|k|v|o|query|key|value|out|output|qkv|in)_?(?:w|weights?|proj|mat|matrix|kernel|"
+            r"linear|"
             r"projection)(?:s|_weights?|_w)?",
             lower,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -125,15 +126,13 @@ def _given_tables(subject: Subject, layout: str) -> Iterator[dict[str, Any]]:
         return
     angle = _angles()[:T]
     shapes = [np.concatenate([angle, angle], -1), np.repeat(angle, 2, -1), angle]
-    spread = list(
-        (
-            lambda a: a,
-            lambda a: a[None],
-            lambda a: a[None, None],
-            lambda a: a[None, :, None],
-            lambda a: a[:, None],
-        )
-    )
+    spread: list[Callable[[Array], Array]] = [
+        lambda a: a,
+        lambda a: a[None],
+        lambda a: a[None, None],
+        lambda a: a[None, :, None],
+        lambda a: a[:, None],
+    ]
     if len(wanted) >= 2:
         for a in shapes:
             for f in spread:
@@ -164,47 +163,22 @@ def _rotation(
     axis = layout.index("T")
     tolerance = 2e-5
 
-    def rotated(pairing: str, along: int, doubled: bool) -> Array:
+    axes = [axis, *(i for i, c in enumerate(layout[:-1]) if c != "T")]
+    for base, sign, pairing, along in itertools.product((1e4, 1e8), (1, -1), _PAIRINGS, axes):
         moved = np.moveaxis(x, along, -2)
-        base = 10000.0**2 if doubled else 10000.0
-        return np.moveaxis(rotate(moved, np.arange(moved.shape[-2]), pairing, base), -2, along)
-
-    for doubled in (False, True):
-        more = ("position-exponent-doubled",) if doubled else ()
-        for pairing in (
-            "halves",
-            "pairs",
-            "mixed-halves",
-            "mixed-pairs",
-            "no-sign",
-            "halves-back",
-            "pairs-back",
-        ):
-            back = pairing.endswith("-back")
-            for along, letter in (
-                (axis, "T"),
-                *((i, c) for i, c in enumerate(layout[:-1]) if c != "T"),
-            ):
-                if back:
-                    moved = np.moveaxis(x, along, -2)
-                    expected = np.moveaxis(
-                        rotate(
-                            moved,
-                            -np.arange(moved.shape[-2]),
-                            pairing.removesuffix("-back"),
-                            10000.0,
-                        ),
-                        -2,
-                        along,
-                    )
-                else:
-                    expected = rotated(pairing, along, doubled)
-                if np.abs(expected - got).max() < tolerance:
-                    faults = [] if letter == "T" else ["rotary-axis"]
-                    if pairing in ("mixed-halves", "mixed-pairs", "no-sign"):
-                        faults.append("rotary-pairing")
-                    return (*faults, *more)
+        places = sign * np.arange(moved.shape[-2])
+        expected = np.moveaxis(rotate(moved, places, pairing, base), -2, along)
+        if np.abs(expected - got).max() < tolerance:
+            found = {
+                "rotary-axis": along != axis,
+                "rotary-pairing": pairing not in ("halves", "pairs"),
+                "position-exponent-doubled": base > 1e4,
+            }
+            return tuple(fault for fault, holds in found.items() if holds)
     return None
+
+
+_PAIRINGS = ("halves", "pairs", "mixed-halves", "mixed-pairs", "no-sign")
 
 
 def _by_property(
@@ -276,7 +250,7 @@ def _gives_tables(subject: Subject, inputs: list[str]) -> bool:
 
 
 def _table_arguments(subject: Subject, x: Array) -> dict[str, Any]:
-    """Arguments for what makes tables: sizes by name, positions, and an input that is only measured."""
+    """Arguments for what makes tables: sizes, positions, an input that is only measured."""
     found: dict[str, Any] = {}
     for p in subject.parameters:
         if not p.required:

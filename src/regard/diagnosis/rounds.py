@@ -19,7 +19,7 @@ from regard.diagnosis.steps import Array
 
 @dataclass(frozen=True)
 class Hit:
-    """What a round found: the fault's id, whether it is a mere risk, and the numbers that show it."""
+    """What a round found: the fault, whether it is a mere risk, and the numbers that show it."""
 
     fault: str
     risk: bool
@@ -149,11 +149,15 @@ def empty_row(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
 def stated_empty_rows(judge: Judge) -> bool:
     """Whether the stated use meets rows that may attend to nothing."""
     return judge.subject.source.says(
-        r"(?:fully|completely|entirely|wholly|all)[- ](?:masked|padded|padding|hidden)|whole (?:rows?|sequences?|samples?|sentences?)"
-        r"|entire (?:rows?|sequences?|samples?|sentences?)|empty (?:rows?|sequences?|samples?|sentences?)|nothing (?:to attend|visible)|no (?:valid|visible|real) (?:keys?|tokens?)|"
-        r"rows? (?:of|with) (?:only|all|nothing but) (?:padding|masked)|整行|全部(?:被)?(?:填充|遮|屏蔽)|空行|全为填充|整句|整个(?:样本|序列)"
+        r"(?:fully|completely|entirely|wholly|all)[- ](?:masked|padded|padding|hidden)|whole "
+        r"(?:rows?|sequences?|samples?|sentences?)"
+        r"|entire (?:rows?|sequences?|samples?|sentences?)|empty (?:rows?|sequences?|samples?|"
+        r"sentences?)|nothing (?:to attend|visible)|no (?:valid|visible|real) (?:keys?|tokens?)|"
+        r"rows? (?:of|with) (?:only|all|nothing but) (?:padding|masked)|整行|全部(?:被)?(?:填充|"
+        r"遮|屏蔽)|空行|全为填充|整句|整个(?:样本|序列)"
     ) and not judge.subject.source.says(
-        r"(?:never|no|without|must not|not be) (?:\w+ ){0,3}(?:fully|completely|empty|entirely)|至少"
+        r"(?:never|no|without|must not|not be) (?:\w+ ){0,3}(?:fully|completely|empty|entirely)|"
+        r"至少"
     )
 
 
@@ -298,7 +302,7 @@ PREFIX, REST = 4, 2
 
 
 def half_refused(judge: Judge) -> Hit | None:
-    """A mask that raised because its fill is too large for the half precision the subject casts to."""
+    """A mask that raised for its fill is too large for the half precision the subject casts to."""
     for failure in judge.failures:
         if re.search(r"without overflow|c10::Half|at::Half", failure.text):
             stated = _casts_to_half(judge)

@@ -1,4 +1,4 @@
-"""Every way to call a subject that its signature allows: arguments, and the same in the reference's terms."""
+"""Every way to call a subject that its signature allows, and the same in the reference's terms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def setups(
 
 
 def weights_in_dict(subject: Subject) -> tuple[Parameter, dict[str, str], bool] | None:
-    """A parameter that holds the weights by name: which keys are which, and whether it is a dict."""
+    """A parameter that holds the weights by name: which key is which, and if it is a dict."""
     for p in subject.parameters:
         if p.role not in ("other", "context", "head_dim") or not p.required:
             continue
@@ -234,45 +234,38 @@ def _argument_weights(
         if variant == "square" and heads == 1:
             inner = dict.fromkeys(inner, c)
         mats = {r: rng.standard_normal((c, n)) * c**-0.5 for r, n in inner.items()}
-    if "wkv" in roles:
-        roles_kv = np.concatenate([mats["k"], mats["v"]], 1)
     o = rng.standard_normal((heads * (mats["v"].shape[1] // groups), c)) * c**-0.5
-    arguments: dict[str, Any] = {}
-    biases = {r: rng.standard_normal(m.shape[1]) for r, m in {**mats, "o": o}.items()}
-
-    def shaped(m: Array, role: str) -> Any:
-        if variant == "turned":
-            return m.T
-        if variant in ("stack", "list") and role in ("q", "k", "v"):
-            n = heads if role == "q" else groups
-            per_head = m.reshape(c, n, -1).transpose(1, 0, 2)
-            return list(per_head) if variant == "list" else per_head
-        return m
-
     if variant in ("stack", "list") and (heads == 1 or "wqkv" in roles):
         return None
+    whole = {**mats, "o": o}
     if "wqkv" in roles:
-        p = roles["wqkv"]
-        arguments[p.name] = w.T if variant == "turned" else w
+        whole["qkv"] = np.concatenate(list(mats.values()), 1)
     if "wkv" in roles:
-        arguments[roles["wkv"].name] = roles_kv.T if variant == "turned" else roles_kv
-    for r in ("q", "k", "v"):
-        if f"w{r}" in roles:
-            arguments[roles[f"w{r}"].name] = shaped(mats[r], r)
-    if "wo" in roles:
-        arguments[roles["wo"].name] = shaped(o, "o")
+        whole["kv"] = np.concatenate([mats["k"], mats["v"]], 1)
+    counts = {"q": heads, "k": groups, "v": groups}
+    arguments: dict[str, Any] = {
+        roles[f"w{r}"].name: _shaped(m, variant, counts.get(r))
+        for r, m in whole.items()
+        if f"w{r}" in roles
+    }
     linear: dict[str, Linear] = {}
-    for r, m in {**mats, "o": o}.items():
-        bias = None
-        if f"b{r}" in roles:
-            bias = biases[r]
+    for r, holders in {"q": "qkv", "k": "qkv kv", "v": "qkv kv", "o": ""}.items():
+        bias = rng.standard_normal(whole[r].shape[1]) if f"b{r}" in roles else None
+        if bias is not None:
             arguments[roles[f"b{r}"].name] = bias
-        given = (
-            f"w{r}" in roles or (r in "qkv" and "wqkv" in roles) or (r in "kv" and "wkv" in roles)
-        )
-        if given:
-            linear[r] = Linear(m, bias)
+        if any(f"w{holder}" in roles for holder in (r, *holders.split())):
+            linear[r] = Linear(whole[r], bias)
     return arguments, Weights(**linear)
+
+
+def _shaped(m: Array, variant: str, count: int | None) -> Any:
+    """A matrix as the variant has it: turned, or a stack or list with one for each of the heads."""
+    if variant == "turned":
+        return m.T
+    if variant in ("stack", "list") and count is not None:
+        per_head = m.reshape(len(m), count, -1).transpose(1, 0, 2)
+        return list(per_head) if variant == "list" else per_head
+    return m
 
 
 def _other_arguments(subject: Subject, sizes: Sizes, model: int) -> list[dict[str, Any]]:

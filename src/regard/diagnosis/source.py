@@ -195,8 +195,10 @@ def _dedented(lines: list[str]) -> str:
 
 _LETTERS: dict[str, str] = {}
 for _letter, _words in {
-    "B": "b bs bsz batch batch_size batchsize n_batch nbatch num_batches nb bz batches 批次 批 批大小 批量",
-    "T": "t l seq seq_len seqlen seq_length sequence_length sequence length len time tokens n_tokens "
+    "B": "b bs bsz batch batch_size batchsize n_batch nbatch num_batches nb bz batches 批次 批 "
+         "批大小 批量",
+    "T": "t l seq seq_len seqlen seq_length sequence_length sequence length len time tokens "
+         "n_tokens "
     "num_tokens tq q_len len_q lq tgt_len query_len n_q nq time_steps steps s src_len timesteps "
     "seq_len_q t_q seq_q target_len tlen slen positions sl max_len block_size 序列长度 序列 长度 "
     "k_len len_k lk kv_len key_len n_k nk seq_len_k t_k seq_k seq_len_v len_v "
@@ -206,14 +208,16 @@ for _letter, _words in {
     "C": "c d_model dim embed embed_dim embed_size emb emb_dim embedding_dim embedding hidden "
     "hidden_size hidden_dim n_embd channels model_dim features d_in c_in e model width emb_size "
     "embeddings embedding_size in_dim input_dim n_embed 特征 特征维度 维度 模型维度 d_emb",
-    "D": "d d_k dk d_v dv head_dim dim_head d_head hd head_size hs depth dh kd vd key_dim value_dim "
+    "D": "d d_k dk d_v dv head_dim dim_head d_head hd head_size hs depth dh kd vd key_dim "
+         "value_dim "
     "dim_k dim_v dim_q d_q dq dim_per_head size_per_head 头维度",
 }.items():  # fmt: skip
     for _word in _words.split():
         _LETTERS[_word] = _letter
 
 _SHAPE = re.compile(
-    r"[\(\[（]\s*([\w\u4e00-\u9fff·*/\. ]+(?:\s*[,，×x]\s*[\w\u4e00-\u9fff·*/\.]+)+)\s*,?\s*[\)\]）]"
+    r"[\(\[（]\s*([\w\u4e00-\u9fff·*/\. ]+(?:\s*[,，×x]\s*[\w\u4e00-\u9fff·*/\.]+)+)\s*,?\s*[\)"
+    r"\]）]"
 )
 
 

@@ -1,4 +1,4 @@
-"""Single steps that the reference takes: activations, the softmax, rotary position, causal rules."""
+"""Single steps of the reference: activations, the softmax, rotary position, causal rules."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rotate(x: Array, positions: Array, pairing: str, base: float = 10000.0) -> A
         a, b = x[..., : d // 2], x[..., d // 2 :]
         out[..., : d // 2], out[..., d // 2 :] = a * c - b * s, a * s + b * c
     elif pairing == "mixed-halves":  # halves rotated by the frequencies of pairs
-        angle = np.repeat(angle, 2, -1)
+        angle = np.repeat(angle, 2, axis=-1)
         half = np.concatenate([-x[..., d // 2 :], x[..., : d // 2]], -1)
         out = x * np.cos(angle) + half * np.sin(angle)
     elif pairing == "mixed-pairs":  # pairs rotated by the frequencies of halves
@@ -74,7 +74,7 @@ def rule_of(rule: str, t: int, s: int, window: int | None, start: int | None) ->
     i = np.arange(t)[:, None] + (s - t if start is None else start)
     j = np.arange(s)
     n = window or 0
-    rules = {
+    rules: dict[str, Callable[[], Array]] = {
         "causal": lambda: j <= i,
         "transposed": lambda: j >= i,
         "inverted": lambda: j > i,

@@ -243,14 +243,14 @@ class _Shelf:
         ]
 
     def _separate(self) -> list[dict[str, Linear]]:
-        roles = [r for r in ("q", "k", "v") if r in self._roles]
+        roles: list[str] = [r for r in ("q", "k", "v") if r in self._roles]
         columns = []
         for role in roles:
             entry = _stacked(self._roles[role], role, self._heads)[0]
             columns.append([(entry, w) for w in _alternatives(entry, role, self._heads)])
         alike = all(len({w.shape for _, w in c}) <= 1 and len(c) == 2 for c in columns)
         combos: Any = zip(*columns, strict=True) if alike else itertools.product(*columns)
-        found = [
+        found: list[dict[str, Linear]] = [
             {r: self._linear(w, e, r) for r, (e, w) in zip(roles, combo, strict=True)}
             for combo in itertools.islice(combos, READINGS)
         ]
