@@ -39,7 +39,7 @@ def page(fault: str, lang: Language) -> str:
             "",
             sentence(f"fault.{fault}-says", lang),
             "",
-            f"```python\n{faulty}\n```",
+            f"```text\n{faulty}\n```",
             "",
             f"## {heading('check.expected', lang)}",
             "",
@@ -57,7 +57,7 @@ def page(fault: str, lang: Language) -> str:
             "",
             sentence(f"fault.{fault}-mend", lang),
             "",
-            f"```python\n{mended}\n```",
+            f"```text\n{mended}\n```",
             "",
         ]
     )

@@ -20,7 +20,7 @@ HIGH, LOW = 1 - 1e-9, 1e-9
 
 
 @contextlib.contextmanager
-def keeping(value: float) -> Iterator[None]:
+def keeping(value: float, *spaces: dict[str, Any]) -> Iterator[None]:
     """Every uniform draw is ``value``, and every dropout of a library lets everything pass.
 
     Code that keeps what lies above its rate keeps all with a value near 1, code that keeps what
@@ -35,6 +35,10 @@ def keeping(value: float) -> Iterator[None]:
             mock.patch.object(np.random, "default_rng", return_value=_Constant(value))
         )
         stack.enter_context(mock.patch.object(np.random, "choice", _choice))
+        for space in spaces:  # generators that the code has made for itself
+            kinds = (np.random.Generator, np.random.RandomState)
+            own = {name: _Constant(value) for name, v in space.items() if isinstance(v, kinds)}
+            stack.enter_context(mock.patch.dict(space, own))
         torch = sys.modules.get("torch")
         if torch is not None:
             for target, name, fake in _torch_patches(torch, value):

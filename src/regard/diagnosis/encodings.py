@@ -33,7 +33,7 @@ def kind_of(name: str, thing: Any, source: Source) -> str | None:
     )
     if re.search(r"attention|attn", words) or (_ATTENTION.search(words) and not table):
         return None
-    if re.search(r"alibi|slope", words):
+    if re.search(r"alibi|slope", plain(name)):
         return "alibi"
     if re.search(r"rotary|rope|rotate|rotation|freqs|rot_emb", words):
         return "rotary"
@@ -108,7 +108,8 @@ def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) 
         raise Refused("check.no-call", names=", ".join(p.name for p in subject.parameters))
     if not arguments and subject.owner is None:
         raise Refused("check.no-call", names=", ".join(p.name for p in subject.parameters))
-    table = output_of(subject.run(arguments))
+    table = subject.run(arguments)
+    table = table if isinstance(table, np.ndarray) else output_of(table)
     answer.how["call"] = ", ".join(f"{k}={v}" for k, v in arguments.items())
     _judge_table(_rows(table), source, answer)
     _odd(lambda: subject.run(_number_arguments(subject, T, D - 1) or {}), answer)
@@ -160,41 +161,46 @@ def _odd(run: Callable[[], Any], answer: Answer) -> None:
 
 
 def _added(
-    thing: Any, subject: Subject, source: Source, said: Mapping[str, Any], answer: Answer, name: str
+    thing: Any,
+    subject: Subject,
+    source: Source,
+    said: Mapping[str, Any],
+    answer: Answer,
+    name: str,
 ) -> None:
     """An encoding that is added to what it is given."""
     stated = said.get("layout") or stated_layout(source)
-    rng = np.random.default_rng(3)
     if _takes_ids(subject, source):
         raise Refused("check.no-call", names=", ".join(p.name for p in subject.parameters))
-    error: Exception | None = None
-    for shape in ((B, T, D), (T, D)):
-        x = rng.standard_normal(shape)
-        try:
-            with_x = output_of(subject.run({name: x}))
-            zero = output_of(subject.run({name: np.zeros(shape)}))
-        except Exception as raised:  # whatever somebody's code may raise
-            error = error or raised
-            continue
-        if zero is None or with_x is None:
-            continue
-        answer.how.update(call=f"{name}: {'×'.join(map(str, shape))}")
-        _judge_added(thing, subject, source, answer, np.asarray(zero, float), shape, stated)
-        width_error = _width_runner(thing, source, said, name)
-        _odd(width_error, answer)
+    zero, error = _of_zeros(subject, name, (B, T, D))
+    if zero is not None:
+        answer.how.update(call=f"{name}: {B}×{T}×{D}")
+        _judge_added(subject, source, answer, zero, stated)
+        _odd(_width_runner(thing, source, said, name), answer)
         return
-    square = np.zeros((T, T, D))
+    square, _ = _of_zeros(subject, name, (T, T, D))
+    if square is not None and square.shape == (T, T, D):  # it fits where the batch is as long
+        text = str(error).split("\n")[0][:160]
+        answer.add("position-by-batch", "check.evidence-by-batch", error=text)
+        _judge_rows(subject, source, answer, square[0])
+        return
+    flat, _ = _of_zeros(subject, name, (T, D))
+    if flat is None:
+        raise error or Refused("check.no-call", names=name)
+    answer.how.update(call=f"{name}: {T}×{D}")
+    _judge_rows(subject, source, answer, flat.reshape(-1, flat.shape[-1])[:T])
+    _odd(_width_runner(thing, source, said, name), answer)
+
+
+def _of_zeros(
+    subject: Subject, name: str, shape: tuple[int, ...]
+) -> tuple[Array | None, Exception | None]:
+    """What is added to zeros of this shape, or the error that is raised."""
     try:
-        zero = output_of(subject.run({name: square}))
-    except Exception:
-        zero = None
-    if zero is not None and error is not None:
-        answer.add(
-            "position-by-batch", "check.evidence-by-batch", error=str(error).split("\n")[0][:160]
-        )
-        _judge_rows(subject, source, answer, np.asarray(zero, float)[0])
-        return
-    raise error or Refused("check.no-call", names=name)
+        out = output_of(subject.run({name: np.zeros(shape)}))
+    except Exception as error:  # whatever somebody's code may raise
+        return None, error
+    return (None if out is None else np.asarray(out, float)), None
 
 
 def _takes_ids(subject: Subject, source: Source) -> bool:
@@ -217,16 +223,10 @@ def _width_runner(
 
 
 def _judge_added(
-    thing: Any,
-    subject: Subject,
-    source: Source,
-    answer: Answer,
-    zero: Array,
-    shape: tuple[int, ...],
-    stated: str | None,
+    subject: Subject, source: Source, answer: Answer, zero: Array, stated: str | None
 ) -> None:
-    if zero.ndim == 2 and len(shape) == 3:
-        zero = np.broadcast_to(zero, (B, *zero.shape)) if zero.shape[0] == T else zero
+    if zero.ndim == 2 and zero.shape[0] == T:
+        zero = np.broadcast_to(zero, (B, *zero.shape))
     if zero.ndim == 3 and zero.shape[0] == 1:
         zero = np.broadcast_to(zero, (B, *zero.shape[1:]))
     if zero.ndim == 2:

@@ -109,7 +109,7 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
         *_sources(case, form),
         *_projections(case, hints),
         *_heads(case),
-        *_around(case),
+        *_around(case, hints),
         *(_positions() if "rotary" in hints else ()),
         *_biases(case),
     ]
@@ -172,11 +172,16 @@ def _heads(case: Case) -> Iterator[Deviation]:
         yield _d("groups", "tiled", "kv-head-order")
 
 
-def _around(case: Case) -> Iterator[Deviation]:
+def _around(case: Case, hints: frozenset[str]) -> Iterator[Deviation]:
     """What the batch axis is taken for, norms and residuals."""
     if case.q.shape[0] > 1:
         yield _d("sequence", "both", "batch-as-sequence")
-        if case.q.shape[-2] == case.k.shape[-2] and not (case.explicit and case.heads > 1):
+        known = "layout" in hints  # else the time axis may well come first
+        if (
+            known
+            and case.q.shape[-2] == case.k.shape[-2]
+            and not (case.explicit and case.heads > 1)
+        ):
             yield _d("sequence", "batch", "batch-as-sequence")
     yield _d("around", "residual", cost=0.3, tier=1, note="residual")
     if case.norm is not None:

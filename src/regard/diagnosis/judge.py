@@ -25,6 +25,7 @@ from regard.diagnosis.prose import means_causal
 from regard.diagnosis.reference import Case
 from regard.diagnosis.search import Explanation, distance
 from regard.diagnosis.setups import setups
+from regard.diagnosis.source import stated_layout
 from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject
 from regard.diagnosis.weights import Found
@@ -78,6 +79,8 @@ class Judge:
             hints.add("rotary")
         if any(w in low for w in ("alibi", "slope")):
             hints.add("alibi")
+        if said.get("layout") or stated_layout(subject.source):
+            hints.add("layout")
         if not subject.source.text or re.search(
             r"relu|gelu|tanh|sigmoid|silu|elu\b|softplus|swish|maximum|activation|\bact\b", low
         ):

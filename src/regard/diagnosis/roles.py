@@ -105,14 +105,16 @@ def known_parameter(name: str) -> bool:
 def size_role(name: str) -> str:
     """The role of a constructor's parameter, where ``h`` and ``d`` are sizes."""
     word = plain(name)
-    sizes = ("heads", "groups", "head_dim", "model_dim", "length", "exact_length", "dropout",
-             "bias", "layers", "hidden", "vocab", "window", "causal", "training", "scale")  # fmt: skip
+    sizes = (
+        "heads groups head_dim model_dim length exact_length dropout bias layers hidden vocab "
+        "window causal training scale"
+    )
     special = {"h": "heads", "c": "model_dim", "k": "model_dim", "w": "window", "emb": "model_dim",
                "embed": "model_dim", "hidden": "model_dim", "depth": "head_dim", "hs": "head_dim",
                "features": "model_dim", "heads": "heads", "embeddings": "model_dim"}  # fmt: skip
     if word in special:
         return special[word]
-    for role in sizes:
+    for role in sizes.split():
         if word in _PARAMETERS[role].split():
             return role
     if "head" in word and not re.search(r"dim|size|width|d$|^d", word):

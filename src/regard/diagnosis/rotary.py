@@ -15,7 +15,7 @@ from regard.diagnosis.source import Source, stated_layout
 from regard.diagnosis.steps import Array, rotate
 from regard.diagnosis.subject import Refused, Subject
 
-_LAYOUTS = ["BHTD", "BTHD", "BTD", "TD", "THD", "HTD"]
+_LAYOUTS = ["BHTD", "BTHD", "BTD", "TD", "THD", "HTD", "TBHD"]
 _NUMBERS = ("model_dim", "head_dim", "length", "exact_length")
 
 

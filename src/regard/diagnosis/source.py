@@ -251,7 +251,7 @@ def shapes_in(text: str) -> list[str]:
     return found
 
 
-LAYOUTS = ("BTC", "TBC", "BCT", "BTD", "TBD", "BHTD", "BTHD", "TD", "TC")
+LAYOUTS = ("BTC", "TBC", "BCT", "BTD", "TBD", "BHTD", "BTHD", "TBHD", "TD", "TC")
 
 
 def stated_layout(source: Source) -> str | None:

@@ -95,9 +95,15 @@ class Subject:
         with warnings.catch_warnings(), np.errstate(all="ignore"), self._no_grad():
             warnings.simplefilter("ignore")
             if self.keep is not None:
-                with keeping(self.keep):
+                with keeping(self.keep, *self._spaces()):
                     return to_numpy(self.call(*positional, **keyword))
             return to_numpy(self.call(*positional, **keyword))
+
+    def _spaces(self) -> list[dict[str, Any]]:
+        """Where the subject may keep a generator of its own: its file's names, and its own."""
+        function = getattr(self.call, "__func__", self.call)
+        own = vars(self.owner) if hasattr(self.owner, "__dict__") else {}
+        return [getattr(function, "__globals__", {}), own]
 
     def to_library(self, value: Any) -> Any:
         """Arrays in the subject's own library and dtype; all else as it is."""
