@@ -62,11 +62,9 @@ def find_base(judge: Judge, *, seed: int, queries: int = 5, keys: int = 5) -> Ba
 
 
 def _is_settled(judge: Judge, setup: Setup, found: list[Base]) -> bool:
-    """Whether the stated layout was explained, so that no other is to be tried."""
-    done = next((b for b in found if b.best is not None), None)
-    return (
-        done is not None and setup.layout != done.setup.layout and _stated(judge, done.setup.layout)
-    )
+    """Whether the subject ran in the layout that it states, so that no other is to be tried."""
+    ran = {base.setup.layout for base in found}
+    return setup.layout not in ran and any(_stated(judge, layout) for layout in ran)
 
 
 def _tried(judge: Judge, setup: Setup, fixed: Mapping[str, Any]) -> Base | Literal["again"] | None:
@@ -82,15 +80,11 @@ def _tried(judge: Judge, setup: Setup, fixed: Mapping[str, Any]) -> Base | Liter
 
 
 def _stated(judge: Judge, layout: str) -> bool:
-    from regard.diagnosis.calling import HEADED, layouts_of
-    from regard.diagnosis.source import stated_layout
-
-    if not (judge.said.get("layout") or stated_layout(judge.subject.source)):
+    """Whether a layout is the one that the user or the source names."""
+    said = judge.said.get("layout")
+    if not (said or stated_layout(judge.subject.source)):
         return False
-    return (
-        layouts_of(judge.subject, weighted=layout not in HEADED, said=judge.said.get("layout"))[0]
-        == layout
-    )
+    return layouts_of(judge.subject, weighted=layout not in HEADED, said=said)[0] == layout
 
 
 def _readable(judge: Judge, setup: Setup, fixed: Mapping[str, Any]) -> Setup:
