@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from regard.diagnosis.calling import Setup
+from regard.diagnosis.calling import HEADED, Setup, layouts_of
 from regard.diagnosis.hypotheses import structure_deviations
 from regard.diagnosis.judge import HALF, SINGLE, Base, Judge
 from regard.diagnosis.reference import compute
 from regard.diagnosis.search import ROUNDING, Explanation, Observation, explain
+from regard.diagnosis.source import stated_layout
 from regard.diagnosis.steps import Array
 
 TRIES = 8
