@@ -118,6 +118,8 @@ def read(text: str, name: str) -> Source:
         node.name: node for node in tree.body if isinstance(node, Definition)
     }
     target = tops.get(name.partition(".")[0])
+    if target is None and (made := _maker(tree, name)) in tops:
+        return read(text, made)
     if target is None:  # a value made in the file: all of it is read
         parts = (node for node in ast.walk(tree) if isinstance(node, (ast.Module, *_DEFINITIONS)))
         docs = tuple(doc for node in parts if (doc := ast.get_docstring(node)))
@@ -143,6 +145,16 @@ def read(text: str, name: str) -> Source:
     if module:
         told.append(module)
     return Source(text, name, spans, tuple(told), "\n".join(rest))
+
+
+def _maker(tree: ast.Module, name: str) -> str:
+    """What a name is bound to or made by on the file's top level; empty where that is no name."""
+    for node in tree.body:
+        match node:
+            case ast.Assign([ast.Name(target)], ast.Name(made) | ast.Call(ast.Name(made))):
+                if target == name:
+                    return made
+    return ""
 
 
 def start_of(node: Definition) -> int:
@@ -172,7 +184,7 @@ def source_of(subject: Any) -> Source:
     name = getattr(thing, "__qualname__", "")
     if whole and "<locals>" not in name:
         found = read(whole, name)
-        if found.name and len(found.spans) and found.spans[0][1] < len(whole.splitlines()) + 1:
+        if found.spans and found.spans != ((1, len(whole.splitlines())),):
             return found
     own = inspect.cleandoc("".join(lines)) if not lines[0][:1].isspace() else _dedented(lines)
     found = read(own, thing.__name__)
