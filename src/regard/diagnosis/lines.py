@@ -13,8 +13,8 @@ _SCALING = r"sqrt\s*\(|\*\*\s*\(?\s*-?\s*\(?\s*(?:0?\.5|1\s*/\s*2)|scal(?:e|ing)
 
 PATTERNS: dict[str, tuple[str, ...]] = {
     "scale-model-dim": (
-        r"(?:sqrt\s*\(|\bscale\b.*=|/\s*\(|\*).*(?:d_model|embed|n_embd|hidden|dim\b|emb|\bC\b|"
-        r"model)",
+        r"(?:sqrt\s*\(|pow\(|rsqrt).*(?:d_model|embed|n_embd|hidden|dim\b|emb|\bC\b|\bd\b|model)",
+        r"(?:d_model|embed\w*|n_embd|hidden\w*|dim|emb\w*|\bC|\bd|model\w*)\s*\)?\s*\*\*",
         _SCALING,
     ),
     "scale-missing": (
@@ -132,7 +132,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"rand",
         r"drop",
     ),
-    "dropout-no-rescale": (r"rand|bernoulli|binomial|keep", r"drop"),
+    "dropout-no-rescale": (r"rand|bernoulli|binomial|\bkeep\b", r"drop"),
     "position-exponent-doubled": (r"\*\*|pow\(|10000|1e4|exp\(",),
     "position-cosine-shifted": (r"cos\(",),
     "position-integer": (
@@ -160,10 +160,11 @@ def line_of(source: Source, fault: str) -> int | None:
     special = _SPECIAL.get(fault)
     if special is not None and (found := special(source)) is not None:
         return found
-    avoid = {
-        "softmax-axis": r"^\s*(?:def|class|import|from)\b",
-        "merge-no-transpose": r"\bheads?\b.*\bhead_dim\b|def |,\s*self\.(?:num_|n_)?heads?\s*,",
-    }.get(fault, r"^\s*(?:def|class|import|from)\b")
+    avoid = r"^\s*(?:def|class|import|from)\b"
+    if fault == "merge-no-transpose":
+        avoid = r"\bheads?\b.*\bhead_dim\b|def |,\s*self\.(?:num_|n_)?heads?\s*,"
+    elif fault.startswith("scale-"):
+        avoid += r"|Linear\(|//|randn|init|assert"
     return source.line(*PATTERNS.get(fault, ()), avoid=avoid)
 
 
@@ -304,18 +305,13 @@ def mend_of(source: Source, fault: str, line: int | None) -> str | None:
 
 
 def _width_name(source: Source) -> str:
-    for name in (
-        "self.head_dim",
-        "self.d_k",
-        "self.head_size",
-        "self.d_head",
-        "self.dim_head",
-        "head_dim",
-        "d_k",
-        "d_head",
-        "head_size",
-    ):
-        if re.search(rf"(?<![\w.]){re.escape(name)}\b", source.joined):
+    """What the code calls the width of one head, in words that hold where scores are made."""
+    widths = ("head_dim", "d_k", "head_size", "d_head", "dim_head", "hs", "dk")
+    for name in widths:
+        if re.search(rf"\bself\.{name}\b", source.joined):
+            return f"self.{name}"
+    for name in widths:  # a plain name counts where it is made, not where a constructor takes it
+        if re.search(rf"^\s*(?:\w+,\s*)*{name}\b[\w\s,]*=(?!=)", source.joined, re.MULTILINE):
             return name
     for pattern in (r"\b([qQ]|quer(?:y|ies))\b", r"\b([kK]|keys?)\b"):
         match = re.search(pattern, source.joined)

@@ -207,7 +207,7 @@ def _how(how: dict[str, Any], lang: Language) -> str:
         parts.append(say("check.how-built", lang, init=init))
     if how.get("call"):
         parts.append(say("check.how", lang, call=how["call"]))
-    if how.get("layout"):
+    if how.get("layout", "").isupper() or how.get("layout", "").startswith("..."):
         parts.append(say("check.how-layout", lang, layout=how["layout"]))
     for parameter, meaning in how.get("mask", {}).items():
         told = say(f"check.meaning-{meaning}", lang)
