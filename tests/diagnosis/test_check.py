@@ -179,6 +179,57 @@ def test_another_implementation_is_the_law(file: Path, tmp_path: Path):
     assert check(attention, against=len, lang="en").verdict == "unknown"
 
 
+TORCH = """
+import torch
+import torch.nn as nn
+
+class Mine(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.out = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (y.view(b, t, self.heads, -1).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+        w = (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)
+        return self.out((w @ v).transpose(1, 2).reshape(b, t, c))
+
+class Other(Mine):
+    def forward(self, x):
+        return super().forward(x) * 2
+"""
+
+
+def test_a_module_is_held_against_another_with_the_same_weights(file: Path):
+    pytest.importorskip("torch")
+    mine, other = written(file, TORCH, "Mine"), f"{file}:Other"
+    assert check(mine, against=mine).verdict == "right"
+    assert check(mine, against=other).verdict == "wrong"
+
+
+NUMPY_CLASS = """
+import numpy as np
+
+class Mine:
+    def __init__(self, dim):
+        self.w = [np.random.randn(dim, dim) for _ in range(3)]
+        self.Wq, self.Wk, self.Wv = (np.random.randn(dim, dim) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = x @ self.Wq, x @ self.Wk, x @ self.Wv
+        s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+        e = np.exp(s - s.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+"""
+
+
+def test_an_object_is_held_against_its_own_kind(file: Path):
+    target = written(file, NUMPY_CLASS, "Mine")
+    assert check(target, against=target).verdict in ("right", "unknown")
+
+
 @pytest.mark.parametrize(
     ("options", "key"),
     [

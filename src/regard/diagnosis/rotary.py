@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.diagnosis.calling import output_of
 from regard.diagnosis.encoding import Answer, B, D, H, T, is_whole, subject_of
-from regard.diagnosis.roles import size_role
+from regard.diagnosis.roles import parameter_role, size_role
 from regard.diagnosis.source import Source, stated_layout
 from regard.diagnosis.steps import Array, rotate
 from regard.diagnosis.subject import Refused, Subject
@@ -255,7 +255,7 @@ def _table_arguments(subject: Subject, x: Array) -> dict[str, Any]:
     for p in subject.parameters:
         if not p.required:
             continue
-        if p.role in ("x", "q", "k", "v", "context"):
+        if parameter_role(p.name) in ("x", "q", "k", "v", "context"):
             found[p.name] = x
         elif size_role(p.name) in ("model_dim", "head_dim"):
             found[p.name] = D
