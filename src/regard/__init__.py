@@ -15,6 +15,7 @@ from regard.core.merge import Partial, merge
 from regard.core.plan import Plan
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
 from regard.core.weights import Weights
+from regard.diagnosis.check import check
 from regard.recording.register import register
 from regard.recording.watch import watch
 from regard.rules import (
@@ -52,6 +53,7 @@ __all__ = [
     "attend",
     "by_distance",
     "causal",
+    "check",
     "dense",
     "documents",
     "entropy",

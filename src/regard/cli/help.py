@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from regard._errors import UserError
 from regard._words import Language, say
-from regard.cli import look, mechanisms
+from regard.cli import check, look, mechanisms
 
 
 class _Spoken:
@@ -97,6 +97,7 @@ def command_in(lang: Language) -> TyperGroup:
 
     look.add(app, lang, _Command)
     mechanisms.add(app, lang, _Command)
+    check.add(app, lang, _Command)
     command = typer.main.get_command(app)
     assert isinstance(command, TyperGroup)
     return command

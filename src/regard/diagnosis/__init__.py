@@ -1,0 +1,1 @@
+"""Diagnosis: the fault in somebody's own attention, by hypotheses that reproduce its numbers."""

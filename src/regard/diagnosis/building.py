@@ -1,0 +1,266 @@
+"""From a file, a class or an object to a subject: loaded, built with guessed sizes, and read."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import re
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from regard.diagnosis.configs import constructor_arguments
+from regard.diagnosis.roles import parameter_role, size_role
+from regard.diagnosis.source import Source, read
+from regard.diagnosis.subject import Parameter, Refused, Sizes, Subject, quiet_torch, seed
+
+
+def load_file(path: Path, name: str) -> tuple[Any, Source]:
+    """``NAME`` of a Python file, and its source.  Raises what the file raises."""
+    text = path.read_text(encoding="utf-8")
+    if re.search(
+        r"^\s*(?:import|from)\s+(?:torch|transformers|x_transformers)\b", text, re.MULTILINE
+    ):
+        with contextlib.suppress(ImportError):
+            quiet_torch()
+    sys.path.insert(0, str(path.parent))
+    key = "_regard_subject_" + re.sub(r"\W", "_", path.stem)
+    spec = importlib.util.spec_from_file_location(key, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module
+    seed()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spec.loader.exec_module(module)
+    thing: Any = module
+    for part in name.split("."):
+        if not hasattr(thing, part):
+            raise Refused("check.no-name", name=name, file=path.name, names=_names(module))
+        thing = getattr(thing, part)
+    return thing, read(text, name)
+
+
+def _names(module: types.ModuleType) -> str:
+    own = [
+        n
+        for n, v in vars(module).items()
+        if getattr(v, "__module__", None) == module.__name__ and not n.startswith("_")
+    ]
+    return ", ".join(own)
+
+
+def library_of(thing: Any, source: Source) -> str:
+    """``torch`` or ``numpy``, by what it is and by what its code names."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        kinds = thing.__mro__ if inspect.isclass(thing) else type(thing).__mro__
+        if torch.nn.Module in kinds:
+            return "torch"
+        if re.search(r"\btorch\b|\bF\.|\bnn\.|\bTensor\b", source.joined):
+            return "torch"
+        module = getattr(thing, "__module__", "") or ""
+        if module.startswith("torch") or isinstance(thing, types.BuiltinFunctionType):
+            return "torch"
+        if re.search(
+            r"\.(?:softmax|masked_fill|transpose\(-?\d, ?-?\d\)|permute|view|unsqueeze)\(",
+            source.joined,
+        ) and not re.search(r"\bnp\.|\bnumpy\b", source.joined):
+            return "torch"
+    return "numpy"
+
+
+def build(thing: Any, source: Source, init: Mapping[str, Any] | None, sizes: Sizes) -> Subject:
+    """A subject of a function, a class (built with guessed sizes) or an instance."""
+    library = library_of(thing, source)
+    if library == "torch":
+        quiet_torch()
+    given: dict[str, Any] = {}
+    owner = None
+    rebuild = None
+    name = getattr(thing, "__name__", type(thing).__name__)
+    call: Callable[..., Any]
+    if inspect.isclass(thing):
+
+        def rebuild(**changes: Any) -> Any:
+            seed()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return thing(**{**given, **changes})
+
+        if _is_grouped(thing, source):
+            sizes = replace(sizes, heads=6, groups=3)
+        given = constructor_arguments(thing, source, init or {}, sizes)
+        owner = rebuild()
+        sizes = _built_sizes(given, owner, sizes)
+    elif not inspect.isroutine(thing):
+        owner = thing
+        sizes = _built_sizes({}, owner, sizes, fallback=False)
+    if owner is not None:
+        call, shape = _method(owner)
+    else:
+        call = shape = thing
+    subject = Subject(
+        call, owner, name, library, source, parameters_of(shape), sizes, given, rebuild=rebuild
+    )
+    subject.train(False)
+    if library == "torch":
+        subject.to("float64")
+    return subject
+
+
+def _is_grouped(cls: type, source: Source) -> bool:
+    """Whether a constructor takes a number of key heads."""
+    try:
+        names = list(inspect.signature(cls).parameters)
+    except (TypeError, ValueError):
+        return False
+    if any(size_role(n) == "groups" for n in names):
+        return True
+    return (
+        re.search(r"n_kv_heads?\b|num_kv_heads|num_key_value_heads|kv_heads", source.joined)
+        is not None
+    )
+
+
+def _method(owner: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """How an object is called, and the method whose signature tells with what."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(owner, torch.nn.Module):
+        return owner, owner.forward
+    for name in (
+        "forward",
+        "__call__",
+        "call",
+        "attend",
+        "compute",
+        "apply",
+        "run",
+        "attention",
+        "encode",
+    ):
+        method = getattr(owner, name, None)
+        if callable(method) and (name != "__call__" or "__call__" in vars(type(owner))):
+            return method, method
+    raise Refused("check.not-callable", name=type(owner).__name__)
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """The parameters of a call with their roles."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+        return tuple(
+            Parameter(n, parameter_role(n), i < 3, None if i < 4 else 0, i < 3)
+            for i, n in enumerate(names)
+        )
+    found = []
+    for p in signature.parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            continue
+        required = p.default is p.empty
+        role = parameter_role(p.name)
+        number = isinstance(p.default, int | float) and not isinstance(p.default, bool)
+        if role in ("x", "k", "q", "v") and (number or _is_number(p.annotation)):
+            role = "heads" if p.name == "h" else "head_dim"
+        if role == "causal" and not required and not isinstance(p.default, bool):
+            role = "other"
+        positional = p.kind is p.POSITIONAL_ONLY or (required and p.kind is not p.KEYWORD_ONLY)
+        found.append(Parameter(p.name, role, required, None if required else p.default, positional))
+    return tuple(_by_company(found))
+
+
+def _is_number(annotation: Any) -> bool:
+    return annotation in (int, float) or annotation in ("int", "float")
+
+
+def _by_company(found: list[Parameter]) -> list[Parameter]:
+    """Roles that depend on the other parameters: h beside n, k alone, three names of no meaning."""
+    roles = {p.role for p in found}
+    if {"q", "k", "v"} <= roles:
+        return [replace(p, role="heads") if p.name == "h" else p for p in found]
+    if not roles & {"x", "q"}:
+        unknown = [p for p in found if p.required and p.role in ("other", "k", "v", "context")]
+        if len(unknown) == 1:
+            return [replace(p, role="x") if p is unknown[0] else p for p in found]
+        if len(unknown) >= 3:
+            names = dict(zip((p.name for p in unknown), ("q", "k", "v", "mask"), strict=False))
+            return [replace(p, role=names.get(p.name, p.role)) for p in found]
+    heads = [p for p in found if p.name == "h" and p.required]
+    if (heads and len([p for p in found if p.role == "x"]) > 1) or (heads and "q" in roles):
+        return [replace(p, role="heads") if p.name == "h" else p for p in found]
+    if "x" not in roles and roles & {"q"} and not roles & {"k", "v", "context"}:
+        return [replace(p, role="x") if p.role == "q" else p for p in found]
+    inputs = [p for p in found if p.role == "x" and p.required]
+    if len(inputs) == 2:  # a target and a source
+        second = inputs[1]
+        return [replace(p, role="context") if p is second else p for p in found]
+    return found
+
+
+_HEADS = ("num_heads", "n_heads", "n_head", "heads", "h", "nhead", "num_attention_heads", "nh",
+          "head", "H", "n_local_heads", "num_head", "nheads", "_num_heads", "n_h", "num_q_heads",
+          "n_q_heads", "q_heads")  # fmt: skip
+
+
+_GROUPS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "kv_heads", "n_kv_head", "G",
+           "num_groups", "n_groups", "groups", "n_kv")  # fmt: skip
+
+
+def _numbers(owner: Any) -> Mapping[str, Any]:
+    found = dict(vars(owner))
+    config = found.get("config") or found.get("cfg") or found.get("args")
+    if config is not None and not isinstance(config, Mapping):
+        found = {**getattr(config, "__dict__", {}), **found}
+    return found
+
+
+def _built_sizes(
+    given: Mapping[str, Any], owner: Any, sizes: Sizes, *, fallback: bool = True
+) -> Sizes:
+    """The sizes that the built object has, read from its attributes."""
+    numbers = _numbers(owner)
+    inner = [_numbers(m) for m in owner.modules()] if hasattr(owner, "modules") else []
+    heads = _whole(numbers, _HEADS) or _from_given(given, "heads")
+    groups = _whole(numbers, _GROUPS) or _from_given(given, "groups")
+    heads = heads or next((n for found in inner if (n := _whole(found, _HEADS))), None)
+    groups = groups or next((n for found in inner if (n := _whole(found, _GROUPS[:-3]))), None)
+    if heads is None:
+        heads = next((len(v) for v in _lists(owner) if len(v) > 1), 1)
+    if groups is None or heads % groups:
+        groups = heads
+    return replace(sizes, heads=heads, groups=groups)
+
+
+def _from_given(given: Mapping[str, Any], role: str) -> int | None:
+    return next((v for k, v in given.items() if size_role(k) == role and isinstance(v, int)), None)
+
+
+def _whole(numbers: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        value = numbers.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _lists(owner: Any) -> Iterator[Any]:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(owner, torch.nn.Module):
+        for name, child in owner.named_children():
+            if isinstance(child, torch.nn.ModuleList) and "head" in name.lower():
+                yield child
+        for _, child in owner.named_children():
+            if isinstance(child, torch.nn.ModuleList):
+                yield child
+    else:
+        for name, value in vars(owner).items():
+            if isinstance(value, list) and ("head" in name.lower() or len(value) > 1):
+                yield value

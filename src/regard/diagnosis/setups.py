@@ -1,0 +1,314 @@
+"""Every way to call a subject that its signature allows, and the same in the reference's terms."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from regard.diagnosis.calling import HEADED, Setup, forms, layouts_of, place
+from regard.diagnosis.hypotheses import scales
+from regard.diagnosis.reference import Case, Linear, Weights
+from regard.diagnosis.roles import parameter_role, weight_role
+from regard.diagnosis.steps import Array
+from regard.diagnosis.subject import Parameter, Sizes, Subject
+from regard.diagnosis.weights import Found
+
+
+def setups(
+    subject: Subject, found: Found, *, said: str | None, seed: int, queries: int, keys: int
+) -> Iterator[Setup]:
+    """Every way to call the subject that its signature allows, the likeliest first."""
+    argument_weights = [p for p in subject.parameters if p.role in WEIGHT_ROLES]
+    packed = weights_in_dict(subject)
+    if packed is not None:
+        argument_weights = [packed[0]]
+    has_weights = bool(argument_weights) or found.width_in is not None
+    for form in forms(subject):
+        for layout in layouts_of(subject, weighted=has_weights, said=said):
+            for variant in _variants(subject, has_weights=has_weights, args=bool(argument_weights)):
+                made = _setup(subject, found, form, layout, variant, seed, queries, keys)
+                yield from made
+
+
+def weights_in_dict(subject: Subject) -> tuple[Parameter, dict[str, str], bool] | None:
+    """A parameter that holds the weights by name: which key is which, and if it is a dict."""
+    for p in subject.parameters:
+        if p.role not in ("other", "context", "head_dim") or not p.required:
+            continue
+        name = re.escape(p.name)
+        code = subject.source.joined
+        keys = re.findall(rf"\b{name}\[\s*['\"](\w+)['\"]\s*\]", code)
+        fields = re.findall(rf"\b{name}\.(\w+)\b(?!\()", code)
+        roles = {
+            k: r
+            for k in keys or fields
+            if (r := parameter_role(k)) in WEIGHT_ROLES or (r := _bare(k))
+        }
+        if roles:
+            return p, roles, bool(keys)
+    return None
+
+
+def _bare(key: str) -> str:
+    role = weight_role(key)
+    return f"w{role}" if role else ""
+
+
+WEIGHT_ROLES = ("wq", "wk", "wv", "wo", "wqkv", "wkv", "bq", "bk", "bv", "bo")
+
+
+def _variants(subject: Subject, *, has_weights: bool, args: bool) -> list[str]:
+    if args:
+        code = subject.source.joined + subject.source.prose
+        many = ["plain", "square", "turned", "stack", "list"]
+        if subject.role("heads") is None and re.search(
+            r"\bfor\b.*\bin\s+(?:range|zip|enumerate)|head", code
+        ):
+            many = ["stack", "plain", "square", "list", "turned"]
+        return many
+    if not has_weights and re.search(
+        r"group|kv_head|n_kv|repeat_kv|repeat_interleave|np\.repeat|\bG\b|gqa|multi-?query",
+        subject.source.joined + subject.source.prose, re.IGNORECASE,
+    ):  # fmt: skip
+        return ["grouped", "plain"]
+    return ["plain"]
+
+
+@dataclass(frozen=True)
+class _Build:
+    """What a way of calling is made of: sizes, weights, and the arguments that hold them."""
+
+    heads: int
+    groups: int
+    width_in: int
+    width_context: int
+    weights: tuple[Weights, ...]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+_WITH_HEADS = ("BHTD", "BTHD", "HTD")
+
+
+def _build(
+    subject: Subject, found: Found, layout: str, variant: str, rng: np.random.Generator
+) -> _Build | None:
+    """The build of one layout and variant; None where the two do not go together."""
+    width = subject.sizes.width
+    if layout in HEADED:
+        heads = groups = subject.sizes.heads if layout in _WITH_HEADS else 1
+        if variant == "grouped":
+            if layout not in _WITH_HEADS:
+                return None
+            heads, groups = 6, 3
+        return _Build(heads, groups, width, width, found.readings)
+    packed = weights_in_dict(subject)
+    args = [p for p in subject.parameters if p.role in WEIGHT_ROLES]
+    if packed is not None:
+        args = [replace(packed[0], name=key, role=role) for key, role in packed[1].items()]
+    if args:
+        return _with_weights(subject, args, packed, variant, rng)
+    if found.width_in is not None:
+        context = found.context_in or found.width_in
+        return _Build(found.heads, found.groups, found.width_in, context, found.readings)
+    heads = groups = subject.sizes.heads if subject.role("heads") is not None else 1
+    if subject.role("groups") is not None:
+        heads, groups = 6, 3
+    return _Build(heads, groups, heads * width, groups * width, found.readings)
+
+
+def _with_weights(
+    subject: Subject,
+    args: Sequence[Parameter],
+    packed: tuple[Parameter, dict[str, str], bool] | None,
+    variant: str,
+    rng: np.random.Generator,
+) -> _Build | None:
+    """The build of a function whose weights are arguments."""
+    width, counted = subject.sizes.width, subject.role("heads") is not None
+    if counted and variant == "list":
+        return None
+    heads = subject.sizes.heads if counted or variant in ("stack", "list") else 1
+    groups = heads
+    if subject.role("groups") is not None:
+        heads, groups = 6, 3
+    model = heads * width if heads > 1 else 3 * width
+    made = _argument_weights(args, variant, model, width, heads, groups, rng)
+    if made is None:
+        return None
+    arguments, weights = made
+    if packed is not None:
+        holder = dict(arguments) if packed[2] else types.SimpleNamespace(**arguments)
+        arguments = {packed[0].name: holder}
+    return _Build(heads, groups, model, model, (weights,), arguments)
+
+
+_INPUTS = {"self": ("x",), "cross": ("q", "x", "context", "k", "v"), "three": ("q", "k", "v")}
+
+
+def _placed(
+    subject: Subject, form: str, layout: str, data: Mapping[str, Array]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The inputs as arguments, and which parameter takes which."""
+    arguments: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for p in subject.parameters:
+        if p.role not in _INPUTS[form]:
+            continue
+        role = p.role
+        if form == "cross" and role in ("q", "x"):  # the second of its kind is what is attended to
+            role = "context" if "q" in names else "q"
+        names[role] = p.name
+        arguments[p.name] = place(data[role], layout)
+    return arguments, names
+
+
+def _setup(
+    subject: Subject,
+    found: Found,
+    form: str,
+    layout: str,
+    variant: str,
+    seed: int,
+    queries: int,
+    keys: int,
+) -> Iterator[Setup]:
+    rng = np.random.default_rng(seed + 1000)
+    built = _build(subject, found, layout, variant, rng)
+    headed = layout in HEADED
+    if built is None or (form == "self" and headed and built.heads != built.groups):
+        return
+    keys = queries if form == "self" else keys
+    batch = 1 if layout in ("TD", "TC", "HTD") else subject.sizes.batch
+    heads, groups = built.heads, built.groups
+    inner = ((heads,), (groups,)) if headed else ((), ())
+    q = rng.standard_normal((batch, *inner[0], queries, built.width_in))
+    k, v = (rng.standard_normal((batch, *inner[1], keys, built.width_context)) for _ in range(2))
+    if form == "self":
+        k = v = q
+    elif form == "cross":
+        v = k
+    arguments, names = _placed(
+        subject, form, layout, {"q": q, "x": q, "k": k, "v": v, "context": k}
+    )
+    first = built.weights[0]
+    d = q.shape[-1] if headed else (q.shape[-1] if first.q is None else first.q.w.shape[1]) // heads
+    e = (
+        v.shape[-1]
+        if headed
+        else (v.shape[-1] if first.v is None else first.v.w.shape[1]) // groups
+    )
+    model = heads * d if headed else q.shape[-1]
+    factors = scales({"B": batch, "H": heads, "T": queries, "S": keys, "D": d, "E": e, "C": model})
+    norm = found.norms[0] if found.norms else None
+    case = Case(q, k, v, heads, groups, headed, built.weights, scales=factors, norm=norm)
+    sizes = replace(
+        subject.sizes, heads=heads, groups=groups, width=d, batch=batch, queries=queries
+    )
+    for more in _other_arguments(subject, sizes, model):
+        given = {**more, **built.arguments, **arguments}
+        yield Setup(layout, form, given, case, names, seed, variant)
+
+
+def _argument_weights(
+    args: Sequence[Parameter],
+    variant: str,
+    c: int,
+    d: int,
+    heads: int,
+    groups: int,
+    rng: np.random.Generator,
+) -> tuple[dict[str, Any], Weights] | None:
+    """Random weights for the parameters that ask for them, and what they are."""
+    roles = {p.role: p for p in args}
+    if "wqkv" in roles:
+        w = rng.standard_normal((c, 3 * heads * d)) * c**-0.5
+        q, k, v = np.split(w, 3, 1)
+        mats = {"q": q, "k": k, "v": v}
+    else:
+        inner = {"q": heads * d, "k": groups * d, "v": groups * d}
+        if variant == "square" and heads == 1:
+            inner = dict.fromkeys(inner, c)
+        mats = {r: rng.standard_normal((c, n)) * c**-0.5 for r, n in inner.items()}
+    o = rng.standard_normal((heads * (mats["v"].shape[1] // groups), c)) * c**-0.5
+    if variant in ("stack", "list") and (heads == 1 or "wqkv" in roles):
+        return None
+    whole = {**mats, "o": o}
+    if "wqkv" in roles:
+        whole["qkv"] = np.concatenate(list(mats.values()), 1)
+    if "wkv" in roles:
+        whole["kv"] = np.concatenate([mats["k"], mats["v"]], 1)
+    counts = {"q": heads, "k": groups, "v": groups}
+    arguments: dict[str, Any] = {
+        roles[f"w{r}"].name: _shaped(m, variant, counts.get(r))
+        for r, m in whole.items()
+        if f"w{r}" in roles
+    }
+    linear: dict[str, Linear] = {}
+    for r, holders in {"q": "qkv", "k": "qkv kv", "v": "qkv kv", "o": ""}.items():
+        bias = rng.standard_normal(whole[r].shape[1]) if f"b{r}" in roles else None
+        if bias is not None:
+            arguments[roles[f"b{r}"].name] = bias
+        if any(f"w{holder}" in roles for holder in (r, *holders.split())):
+            linear[r] = Linear(whole[r], bias)
+    return arguments, Weights(**linear)
+
+
+def _shaped(m: Array, variant: str, count: int | None) -> Any:
+    """A matrix as the variant has it: turned, or a stack or list with one for each of the heads."""
+    if variant == "turned":
+        return m.T
+    if variant in ("stack", "list") and count is not None:
+        per_head = m.reshape(len(m), count, -1).transpose(1, 0, 2)
+        return list(per_head) if variant == "list" else per_head
+    return m
+
+
+def _other_arguments(subject: Subject, sizes: Sizes, model: int) -> list[dict[str, Any]]:
+    """Values for the parameters that are neither inputs nor weights; several where shapes vary."""
+    values: dict[str, Any] = {
+        "heads": sizes.heads,
+        "groups": sizes.groups,
+        "head_dim": sizes.width,
+        "model_dim": model,
+        "exact_length": sizes.queries,
+        "scale": sizes.width**-0.5,
+        "length": 16,
+        "window": 3,
+        "dropout": 0.0,
+        "training": False,
+        "causal": True,
+        "position": 0,
+        "returns": True,
+    }
+    found: dict[str, Any] = {}
+    several: list[dict[str, Any]] = [{}]
+    for p in subject.parameters:
+        if p.role == "freqs" and (p.required or p.default is None):
+            options = _no_rotation(p.name, sizes)
+            several = several if len(several) > 1 else [{} for _ in options]
+            for one, option in zip(several, options, strict=False):
+                one[p.name] = option
+        elif p.role in ("heads", "groups") or (p.required and p.role in values):
+            found[p.name] = values[p.role]
+        elif p.required and p.role in ("mask", "pad", "lengths", "cache", "bias", "other"):
+            found[p.name] = sizes.width if p.name in ("d", "n_dim") else None
+    return [{**found, **one} for one in several]
+
+
+def _no_rotation(name: str, sizes: Sizes) -> list[Any]:
+    """Tables of cosines and sines that turn nothing, in the shapes that code asks for."""
+    ones = np.ones((sizes.queries, sizes.width))
+    half = ones[:, : sizes.width // 2]
+    word = name.lower()
+    if "cis" in word or "complex" in word:
+        return [half.astype(complex)]
+    if word.startswith("cos"):
+        return [ones, half, ones[None], ones[None, None]]
+    if word.startswith("sin"):
+        return [0 * ones, 0 * half, 0 * ones[None], 0 * ones[None, None]]
+    return [(ones[None], 0 * ones[None]), (ones, 0 * ones), half.astype(complex)]
