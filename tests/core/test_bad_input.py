@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import regard
+from regard.core import call as calls
 
 Q, K, V = np.zeros((2, 4, 5, 8)), np.zeros((2, 2, 6, 8)), np.zeros((2, 2, 6, 3))
 NAN, LOW = float("nan"), np.float32
@@ -201,3 +202,30 @@ def test_plan_tells_which_engine_and_why() -> None:
     assert dense.engine == "tiles"
     assert "mask would take 1,907 MiB" in dense.refused["sdpa"]
     assert regard.plan(x.numpy(), x.numpy(), x.numpy()).engine == "tiles"
+
+
+def test_a_call_like_one_before_is_still_checked() -> None:
+    x, wide = np.ones((2, 2, 3, 4)), np.ones((2, 2, 5, 4))
+    for _ in range(2):
+        regard.attend(x, x, x, regard.causal(), scale=1, start=1, dropout=0)
+    for wrong in ({"scale": True}, {"start": True}, {"dropout": False}):
+        with pytest.raises(regard.KindError):
+            regard.attend(
+                x, x, x, regard.causal(), **{"scale": 1, "start": 1, "dropout": 0} | wrong
+            )
+    with pytest.raises(regard.ShapeError):
+        regard.attend(x, wide, x, regard.causal())
+    with pytest.raises(regard.KindError):
+        regard.attend(x, x.astype(np.float32), x, regard.causal())
+    found = [
+        regard.attend(x, x, np.arange(48.0).reshape(x.shape), regard.causal(), start=np.array(s))
+        for s in ([0, 1], [1, 0])
+    ]
+    assert not np.allclose(*found)
+
+
+def test_no_more_calls_are_remembered_than_fit() -> None:
+    for n in range(1, 2 * calls._MANY):
+        regard.plan(np.ones((n, 2)), np.ones((3, 2)), np.ones((3, 2)))
+    assert len(calls._KNOWN) <= calls._MANY
+    assert all(known.q is known.k is known.v is None for known in calls._KNOWN.values())

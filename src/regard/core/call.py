@@ -37,6 +37,7 @@ _KNOWN: dict[tuple[Any, ...], Call] = {}
 """Checked calls without their arrays, by all that the check depends on: a small call's time."""
 _MANY, _LONG = 64, 4096
 """How many are kept, and of how many queries."""
+_STARTS = (int, type(None))
 
 
 @dataclass(frozen=True)
@@ -236,9 +237,10 @@ def check(
         form = (
             *(None if a is None else (type(a), a.shape, a.dtype, a.device) for a in (q, k, v)),
             *(mask, scale, type(scale), softcap, type(softcap), dropout, type(dropout)),
-            *((start, type(start)) if start is None or type(start) is int else ()),
+            start,
         )
-        known = _KNOWN.get(form)
+        # Whatever stands for a number may be equal to it and yet be refused, as True is.
+        known = _KNOWN.get(form) if type(start) in _STARTS else None
     except (AttributeError, TypeError):  # what is no array, or has no hash
         form, known = (), None
     if known is not None:
@@ -250,11 +252,12 @@ def check(
         return call
     call = _checked(q, k, v, mask, bias, scale, softcap, sink, start, dropout)
     plain = call.mask is None or not (flatten(call.mask).arrays or flatten(call.mask).functions)
-    if form[-1:] in ((int,), (type(None),)) and plain and call.sizes.T <= _LONG:
+    if form and type(start) in _STARTS and plain and call.sizes.T <= _LONG:
         while len(_KNOWN) >= _MANY:
             _KNOWN.pop(next(iter(_KNOWN)), None)
-        _KNOWN[form] = replace(call, q=None, k=None, v=None)
-        _KNOWN[form].__dict__["sizes"] = call.sizes
+        kept = replace(call, q=None, k=None, v=None)
+        kept.__dict__["sizes"] = call.sizes
+        _KNOWN[form] = kept
     return call
 
 
