@@ -26,7 +26,7 @@ def rotary(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) 
     inputs = [
         p.name
         for p in required
-        if p.role in ("x", "q", "k", "v", "context") or (p.role, p.name) == ("heads", "h")
+        if parameter_role(p.name) in ("x", "q", "k", "v", "context") or p.name == "h"
     ]
     numbers = subject.owner is None and all(
         size_role(p.name) in _NUMBERS or p.role == "position" for p in required
