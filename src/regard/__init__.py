@@ -14,6 +14,8 @@ from regard.core.merge import Partial, merge
 from regard.core.plan import Plan
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
 from regard.core.weights import Weights
+from regard.explanation.door import explain
+from regard.explanation.trace import Step, Trace
 from regard.recording.watch import watch
 from regard.rules import (
     Mask,
@@ -43,6 +45,8 @@ __all__ = [
     "RegardError",
     "Score",
     "ShapeError",
+    "Step",
+    "Trace",
     "UserError",
     "ValueRangeError",
     "Weights",
@@ -53,6 +57,7 @@ __all__ = [
     "dense",
     "documents",
     "entropy",
+    "explain",
     "image",
     "keep",
     "lengths",

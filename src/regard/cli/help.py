@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from regard._errors import UserError
 from regard._words import Language, say
-from regard.cli import look
+from regard.cli import explain, look
 
 
 class _Spoken:
@@ -96,6 +96,7 @@ def command_in(lang: Language) -> TyperGroup:
             typer.echo(ctx.get_help())
 
     look.add(app, lang, _Command)
+    explain.add(app, lang, _Command)
     command = typer.main.get_command(app)
     assert isinstance(command, TyperGroup)
     return command
