@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import regard
+from explanation.replay import replayed
+from regard.explanation.questions import QUESTIONS, ask
+from regard.explanation.sheet import GIVEN
 
 pytestmark = pytest.mark.browser
 
@@ -72,6 +75,29 @@ def test_a_call_is_pythons_and_stays_so_when_it_is_moved(opened, positions):
     move(page, "temperature-0", 2.5)
     x[0, 2] = 0.75
     assert_equal(page, full(x, scale=1.25, temperature=2.5, **how))
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_each_question_is_pythons_and_stays_so_when_it_is_moved(opened, name):
+    trace = ask(name)
+    page = opened(trace)
+    assert_equal(page, trace)
+    moved = {}
+    for table in trace.sheet.tables.values():
+        if table.operation != GIVEN:
+            continue
+        array = table.array.copy()
+        array.reshape(-1)[0] += 0.25
+        moved[table.name] = array
+        if array.size > 1:
+            page.select_option("#row", f"{table.name}/0")
+        move(page, f"{table.name}-0", array.reshape(-1)[0])
+    assert_equal(page, replayed(trace, **moved))
+    page.locator("[data-lang=zh]").click()
+    for step in trace.steps:
+        page.locator(f"#steps [data-step={step.name}]").click()
+        assert page.locator("figure svg").count() == bool(step.chart)
+        assert "{" not in page.locator("main").inner_text()
 
 
 def test_a_number_shows_where_it_comes_from(opened):

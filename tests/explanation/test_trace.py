@@ -18,6 +18,7 @@ import regard
 from regard._words import LANGUAGES, catalogue, say
 from regard.explanation.attention import POSITIONS, angles, sinusoids
 from regard.explanation.numbers import column, worked, written
+from regard.explanation.questions import QUESTIONS, ask
 from regard.explanation.sheet import FIXED, GIVEN, OPERATIONS, Sheet
 from regard.explanation.spelling import embed
 from regard.explanation.story import VECTORS
@@ -128,7 +129,13 @@ def test_the_code_computes_the_numbers(trace, library):
 def evaluated(line: str) -> tuple[float, float]:
     """Both sides of a worked sum."""
     left, right = line.rsplit(" = ", 1)
-    code = left.replace("·", "*").replace("÷", "/").replace("−∞", "-inf").replace("−", "-")
+    code = (
+        left.replace("·", "*")
+        .replace("÷", "/")
+        .replace("^", "**")
+        .replace("−∞", "-inf")
+        .replace("−", "-")
+    )
     known = {"exp": math.exp, "sin": math.sin, "cos": math.cos, "max": lambda *a: max(a)}
     value = eval(code, known | {"inf": math.inf})
     return value, float(right.replace("−∞", "-inf").replace("−", "-").replace("NaN", "nan"))
@@ -266,7 +273,8 @@ def test_it_needs_numpy_alone():
 
 
 def test_every_operation_has_code_and_is_used():
-    used = {table.operation for trace in TRACES for table in trace.sheet.tables.values()}
+    every = [*TRACES, *map(ask, QUESTIONS)]
+    used = {table.operation for trace in every for table in trace.sheet.tables.values()}
     assert used == {*OPERATIONS, GIVEN, FIXED}
     sheet = Sheet()
     sheet.given("X", [[1.0]])

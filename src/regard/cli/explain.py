@@ -21,6 +21,10 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
 
     @app.command(cls=cls, help=say("explain.help", lang))
     def explain(
+        question: Annotated[
+            str | None,
+            typer.Argument(metavar="[QUESTION]", help=say("explain.help-question", lang)),
+        ] = None,
         x: Annotated[str | None, option("x", "VECTORS")] = None,
         wq: Annotated[str | None, option("wq", "MATRIX")] = None,
         wk: Annotated[str | None, option("wk", "MATRIX")] = None,
@@ -30,12 +34,24 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
         mask: Annotated[str | None, option("mask", "MASK")] = None,
         positions: Annotated[str | None, option("positions", "NAME")] = None,
         step: Annotated[list[str] | None, option("step", "NAME")] = None,
+        numbers: Annotated[list[str] | None, option("set", "NAME=NUMBER")] = None,
         code: Annotated[str | None, option("code", "numpy|torch")] = None,
         to: Annotated[list[str] | None, option("to", "PATH")] = None,
         lang_: Annotated[
             str, typer.Option("--lang", metavar="en|zh", help=say("cli.help-lang", lang))
         ] = lang,
     ) -> None:
+        paths = [Path(path).expanduser() for path in to or []]
+        given = {"--x": x, "--wq": wq, "--wk": wk, "--wv": wv, "--wo": wo, "--mask": mask}
+        if question == "questions":
+            _list(lang)
+            return
+        if question is not None:
+            for name, value in {**given, "--positions": positions}.items():
+                if value is not None:
+                    raise UserError("explain.two-things", option=name)
+            _show(_only(_asked(question, numbers or []), step), code, paths, lang)
+            return
         from regard.explanation import reading
         from regard.explanation.door import explain as traced
 
@@ -50,12 +66,35 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
             mask=None if mask is None else reading.mask(mask),
             positions=positions,
         )
-        if step:
-            trace = _only(trace, step)
-        _show(trace, code, [Path(path).expanduser() for path in to or []], lang)
+        _show(_only(trace, step), code, paths, lang)
 
 
-def _only(trace: "Trace", names: list[str]) -> "Trace":
+def _asked(question: str, numbers: list[str]) -> "Trace":
+    from regard.explanation.questions import ask
+
+    chosen = {}
+    for number in numbers:
+        name, _, value = number.partition("=")
+        try:
+            chosen[name] = float(value)
+        except ValueError as error:
+            raise UserError("explain.bad-set", value=number) from error
+    return ask(question, **chosen)
+
+
+def _list(lang: Language) -> None:
+    from regard.explanation.questions import QUESTIONS
+
+    typer.echo(say("explain.questions", lang))
+    for name, question in QUESTIONS.items():
+        numbers = ", ".join(f"{number}={value:g}" for number, value in question.numbers.items())
+        typer.echo(f"\n  {name}\n    {say(f'ask.{name}', lang)}")
+        typer.echo(f"    {say('explain.may-set', lang, numbers=numbers)}")
+
+
+def _only(trace: "Trace", names: list[str] | None) -> "Trace":
+    if not names:
+        return trace
     known = [step.name for step in trace.steps]
     for name in names:
         if name not in known:

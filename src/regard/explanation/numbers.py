@@ -74,8 +74,8 @@ def worked(sheet: Sheet, name: str, head: int = 0, row: int = 0, col: int = 0) -
             left = f"{_n(source[0][row, col])} · {_n(source[1][0, 0])}"
             if source[2][0, 0] != 1:
                 left += f" ÷ {_n(source[2][0, 0])}"
-        case "times" | "plus" as name:
-            sign = {"times": "·", "plus": "+"}[name]
+        case "times" | "over" | "power" | "plus" as name:
+            sign = {"times": "·", "over": "÷", "power": "^", "plus": "+"}[name]
             left = f"{_n(_at(source[0], row, col))} {sign} {_n(_at(source[1], row, col))}"
         case "largest":
             left = f"max({', '.join(map(_n, source[0][row]))})"

@@ -188,6 +188,11 @@ OPERATIONS: Mapping[str, Operation] = {
         _scale, "{0} * {1} / {2}", "{0} * {1} / {2}", _elements
     ),
     "times": Operation(lambda a, b: a * b, "{0} * {1}", "{0} * {1}", _elements),
+    "over": Operation(lambda a, b: a / b, "{0} / {1}", "{0} / {1}", _elements),
+    "power": Operation(lambda a, b: np.asarray(a**b), "{0} ** {1}", "{0} ** {1}"),
+    "turn": Operation(
+        lambda a: a.swapaxes(-1, -2), "{0}.swapaxes(-1, -2)", "{0}.swapaxes(-1, -2)"
+    ),
     "plus": Operation(lambda a, b: a + b, "{0} + {1}", "{0} + {1}"),
     "hide": Operation(
         _hide, "np.where({1} > 0, {0}, -np.inf)", "{0}.masked_fill({1} == 0, -torch.inf)"

@@ -77,7 +77,7 @@ def _root(steps: Steps, sheet: Sheet, d: int) -> None:
     settings(sheet, d**-0.5)
     sheet.add("D_s", "scale", "D", "scale", "temperature", symbol="D'", rows="query",
               columns="key")  # fmt: skip
-    sheet.given("wide", widths(), "√d", rows="experiment", columns="widths", operation=FIXED)
+    sheet.given("wide", widths(), "√d", rows="", columns="widths", operation=FIXED)
     steps.step(
         "root", "D' = D · scale / τ,  scale = 1/√d", r"D' = \frac{D}{\sqrt{d}\,\tau}",
         shown=("D", "D_s", "wide"), d=d,
@@ -206,7 +206,7 @@ def _positions(steps: Steps, sheet: Sheet, n: int, d: int) -> None:
 def _cost(steps: Steps, sheet: Sheet, n: int, d: int) -> None:
     """Multiplications: four d × d products for each of n rows, and two n × n × d."""
     rows = [[n, d, *costs(n, d)], *([a, b, *costs(a, b)] for a, b in COSTS)]
-    sheet.given("cost", rows, "4nd² + 2n²d", rows="experiment", columns="costs", operation=FIXED)
+    sheet.given("cost", rows, "4nd² + 2n²d", rows="", columns="costs", operation=FIXED)
     steps.step(
         "cost", "4 n d² + 2 n² d", "4 n d^2 + 2 n^2 d", n=n, d=d,
         linear=f"{costs(n, d)[0]:,}", square=f"{costs(n, d)[1]:,}",

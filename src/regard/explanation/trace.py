@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from regard._errors import ValueRangeError
 from regard._words import Language, say
-from regard.explanation.numbers import written
+from regard.explanation.numbers import column
 from regard.explanation.sheet import FIXED, GIVEN, Floats, Sheet, Table
 
 Cell = tuple[str, int, int]
@@ -142,9 +142,8 @@ class Trace:
         """A value of a step's words, as it is written."""
         if isinstance(value, tuple):
             name, row, col = value
-            return written(
-                float(self.sheet[name].reshape((-1, self.sheet[name].shape[-1]))[row, col])
-            )
+            matrix = self.sheet[name].reshape((-1, self.sheet[name].shape[-1]))
+            return column(matrix[row, col : col + 1])[0]
         return str(value)
 
     def script(self, library: str) -> str:

@@ -9,6 +9,8 @@ from regard.explanation.numbers import column, grid, matrices, worked
 from regard.explanation.sheet import FIXED, GIVEN, Floats, Table
 from regard.explanation.trace import Step, Trace
 
+PLAIN = ("token", "query", "key", "feature", "")
+"""What rows and columns are in any trace; other kinds have their names in the catalogue."""
 MOST = 12
 """Rows and columns of a matrix that are written out; what is left out is counted."""
 
@@ -42,7 +44,7 @@ def drawn(trace: Trace, table: Table, lang: Language) -> list[Drawn]:
 def _one(trace: Trace, table: Table, part: Floats, name: str, lang: Language) -> Drawn:
     rows, columns = labels(trace, table, part.shape, lang)
     height, width = min(MOST, part.shape[0]), min(MOST, part.shape[1])
-    if table.columns in ("widths", "costs"):  # each column has a unit of its own
+    if table.columns not in PLAIN:  # each column has a unit of its own
         by_column = [column(part[:, j]) for j in range(part.shape[1])]
         cells = [[texts[i] for texts in by_column] for i in range(height)]
     else:
@@ -65,9 +67,8 @@ def _named(trace: Trace, kind: str, count: int, lang: Language) -> list[str]:
         return list(trace.tokens[:count])
     if kind == "feature":
         return [str(number + 1) for number in range(count)]
-    if kind in ("widths", "costs"):
-        return say(f"explain.{kind}", lang).split("|")
-    return [""] * count
+    named = say(f"columns.{kind}", lang).split("|") if kind not in PLAIN else []
+    return named + [""] * (count - len(named))
 
 
 def examples(trace: Trace, step: Step) -> list[tuple[str, str]]:

@@ -65,8 +65,8 @@ def _policy(style: str, script: str) -> str:
 
 def _data(trace: Trace, lang: Language) -> dict[str, Any]:
     words = catalogue()
-    kinds = {f"explain.{table.columns}" for table in trace.sheet.tables.values()}
-    kinds |= {f"explain.{table.rows}" for table in trace.sheet.tables.values()}
+    kinds = {f"columns.{table.columns}" for table in trace.sheet.tables.values()}
+    kinds |= {f"columns.{table.rows}" for table in trace.sheet.tables.values()}
     keys = [*KEYS, trace.title, *([trace.note] if trace.note else [])]
     keys += [key for key in sorted(kinds) if key in words]
     for step in trace.steps:

@@ -21,8 +21,8 @@ function drawn(tag, attributes, text) {
 function names(kind, count) {
   if (["token", "query", "key"].includes(kind)) return DATA.tokens.slice(0, count);
   if (kind === "feature") return Array.from({ length: count }, (_, i) => String(i + 1));
-  if (say(`explain.${kind}`)) return say(`explain.${kind}`).split("|");
-  return new Array(count).fill("");
+  const named = say(`columns.${kind}`)?.split("|") ?? [];
+  return Array.from({ length: count }, (_, i) => named[i] ?? "");
 }
 
 const key = (table, head, i, j) => `${table}/${head}/${i}/${j}`;

@@ -19,7 +19,7 @@ function say(name, values = {}) {
 function valueOf(value) {
   if (!Array.isArray(value)) return String(value);
   const [name, i, j] = value;
-  return written(SHEET[name].values[i * SHEET[name].shape.at(-1) + j]);
+  return column([SHEET[name].values[i * SHEET[name].shape.at(-1) + j]])[0];
 }
 
 function filled(step) {
@@ -81,6 +81,8 @@ function refresh() {
 const scalars = DATA.tables.filter((t) => t.operation === "given" && t.values.length === 1);
 const vectors = DATA.tables.filter((t) => t.operation === "given" && t.values.length > 1);
 
+const REACH = { temperature: [0.05, 5], width: [1, 1024], length: [1, 4096], strength: [0, 20], factor: [-5, 5] };
+
 function slider(table, index, label, low, high) {
   const value = table.values[index];
   const id = `slide-${table.name}-${index}`;
@@ -117,13 +119,14 @@ function buildSliders() {
   if (vectors.length) {
     const [name, i] = $("row").value.split("/");
     const cols = SHEET[name].shape.at(-1);
+    const reach = Math.max(2, ...SHEET[name].start.map((v) => 2 * Math.abs(v)));
     for (let j = 0; j < cols; j++) {
-      $("sliders").append(slider(SHEET[name], Number(i) * cols + j, `${SHEET[name].symbol}[${Number(i) + 1}, ${j + 1}]`, -2, 2));
+      $("sliders").append(slider(SHEET[name], Number(i) * cols + j, `${SHEET[name].symbol}[${Number(i) + 1}, ${j + 1}]`, -reach, reach));
     }
   }
   for (const table of scalars) {
-    const [low, high] = table.columns === "temperature" ? [0.05, 5] : [0, 2];
-    $("settings").append(slider(table, 0, say(`explain.${table.columns}`) ?? table.symbol, low, high));
+    const [low, high] = REACH[table.columns] ?? [0, 2];
+    $("settings").append(slider(table, 0, say(`columns.${table.columns}`) ?? table.symbol, low, high));
   }
 }
 

@@ -43,6 +43,8 @@ function worked(table, head, i, j) {
     mix: () => dotted(row(s[0], i), down(s[1], j)),
     scale: () => `${n(0)} · ${n(1, 0, 0)}${at(s[2], 0, 0) === 1 ? "" : ` ÷ ${n(2, 0, 0)}`}`,
     times: () => `${n(0)} · ${n(1)}`,
+    over: () => `${n(0)} ÷ ${n(1)}`,
+    power: () => `${n(0)} ^ ${n(1)}`,
     plus: () => `${n(0)} + ${n(1)}`,
     largest: () => `max(${row(s[0], i).map(bracketed).join(", ")})`,
     powers: () => `exp(${n(0)} − ${Number.isFinite(at(s[1], i, 0)) ? n(1, i, 0) : 0})`,
@@ -74,6 +76,7 @@ function sources(table, head, i, j) {
     case "softmax": return [of(b, i, j), of(c, i, 0)];
     case "rotate": return [of(a, i, j - (j % 2)), of(a, i, j - (j % 2) + 1), of(b, i, j >> 1)];
     case "take": return [of(a, SHEET[b].values[i] - 1, j)];
+    case "turn": return [of(a, j, i)];
     case "split": return [[a, 0, i, head * table.shape.at(-1) + j]];
     case "concat": {
       const width = SHEET[a].shape.at(-1);
