@@ -162,7 +162,7 @@ function drawChart(chart) {
   const lift = chart.log ? (v) => Math.log10(Math.max(v, 1e-12)) : (v) => v;
   const low = chart.log ? Math.min(...finite.map(lift)) : Math.min(0, ...finite);
   const high = Math.max(...finite.map(lift), low + 1e-9);
-  const y = (v) => base - ((lift(v) - low) / (high - low)) * (base - 20);
+  const y = (v) => base - ((lift(v) - low) / (high - low)) * (base - 30);
   const count = m.rows;
   const x = (i) => left + ((i + 0.5) / count) * (width - left - 10);
   svg.append(drawn("line", { class: "axis", x1: left, x2: width - 10, y1: y(chart.log ? 10 ** low : 0), y2: y(chart.log ? 10 ** low : 0) }));
@@ -175,7 +175,7 @@ function drawChart(chart) {
     svg.append(drawn("text", { x: x(i), y: base + 18, "text-anchor": "middle" }, label));
   }
   series.forEach((values, k) => {
-    const second = k ? " second" : "";
+    const second = ["", " second", " third"][k % 3];
     if (chart.log) {
       const d = values.map((v, i) => `${i ? "L" : "M"}${x(i)} ${y(v)}`).join("");
       svg.append(drawn("path", { class: `line${second}`, d }));
@@ -189,7 +189,8 @@ function drawChart(chart) {
       });
     }
     const name = labels[chart.ys[k]];
-    svg.append(drawn("text", { x: left + 10 + k * 250, y: 14 }, `${k ? "┅ " : "━ "}${name}`));
+    svg.append(drawn("rect", { class: `bar${second}`, x: left + 10 + k * 190, y: 3, width: 12, height: 12 }));
+    svg.append(drawn("text", { x: left + 27 + k * 190, y: 14 }, name));
   });
   const told = chart.ys.map((c, k) => `${labels[c]}: ${series[k].map(written).join(", ")}`).join("; ");
   svg.setAttribute("aria-label", told);
