@@ -1,5 +1,6 @@
 """``regard explain``: attention from the formula to numbers to code."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,7 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
         positions: Annotated[str | None, option("positions", "NAME")] = None,
         step: Annotated[list[str] | None, option("step", "NAME")] = None,
         numbers: Annotated[list[str] | None, option("set", "NAME=NUMBER")] = None,
+        fact_check: Annotated[str | None, option("fact-check", "NOTE.md")] = None,
         code: Annotated[str | None, option("code", "numpy|torch")] = None,
         to: Annotated[list[str] | None, option("to", "PATH")] = None,
         lang_: Annotated[
@@ -43,6 +45,8 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
     ) -> None:
         paths = [Path(path).expanduser() for path in to or []]
         given = {"--x": x, "--wq": wq, "--wk": wk, "--wv": wv, "--wo": wo, "--mask": mask}
+        if fact_check is not None:
+            _check(fact_check, paths, lang)
         if question == "questions":
             _list(lang)
             return
@@ -67,6 +71,29 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
             positions=positions,
         )
         _show(_only(trace, step), code, paths, lang)
+
+
+def _check(file: str, paths: list[Path], lang: Language) -> None:
+    """Prints or saves what is wrong in a note; exit code 1 where something is."""
+    from regard.explanation.notes import fact_check
+    from regard.pictures.atomic import write_whole
+
+    note = Path(file).expanduser()
+    try:
+        report = fact_check(note.read_text(encoding="utf-8-sig"), lang)
+    except FileNotFoundError as error:
+        raise UserError("explain.no-file", option="--fact-check", path=file) from error
+    except (OSError, ValueError) as error:
+        raise UserError("explain.no-note", path=file, why=error) from error
+    for path in paths:
+        if path.suffix != ".json":
+            raise UserError("explain.only-json", name=path.name)
+        document = json.dumps(report.json(lang), ensure_ascii=False, indent=1) + "\n"
+        write_whole(path, [document.encode()])
+        typer.echo(say("explain.wrote", lang, path=path), err=True)
+    if not paths:
+        typer.echo(report.text(lang), nl=False)
+    raise typer.Exit(1 if report.of("wrong") else 0)
 
 
 def _asked(question: str, numbers: list[str]) -> "Trace":
