@@ -190,7 +190,7 @@ def test_attention_in_code_is_left_to_the_checker(monkeypatch):
     monkeypatch.setattr(code, "checker", lambda: check)
     (verdict,) = fact_check(attention_note()).of("wrong")
     assert (verdict.line, verdict.claim) == (4, "attention: value-missing")
-    assert seen[0].endswith("note.py:attention")
+    assert seen[0].endswith("block.py:attention")
     for outcome, status in (("right", "right"), ("unknown", "unknown")):
         report = SimpleNamespace(verdict=outcome, faults=())
         monkeypatch.setattr(code, "checker", lambda report=report: lambda subject, lang: report)

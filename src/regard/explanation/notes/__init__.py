@@ -28,7 +28,11 @@ _IS = (
     (rf"\b({'|'.join(FUNCTIONS)}) of (\S[^=]*?) (?:is|equals|gives) (?=[\[-]|\d)", r"\1(\2) = "),
     (r"\bsquare root of (\S+) (?:is|equals) (?=-?\d)", r"sqrt(\1) = "),
     (r"(\S+?)\s*的平方根\s*(?:是|为|等于)\s*(?=-?\d)", r"sqrt(\1) = "),
-    (r"(?<=[\w\])ᵀ₀-₉²³])\s*(?:is|equals|gives|等于|得到|得|为|是)\s*(?=\[|-?\d)", " = "),
+    # A bare number before it is none: "key 3 gives 0.08" is no equation of 3.
+    (
+        r"(\b[A-Za-z_]\w*|[\])ᵀ₀-₉²³])\s*(?:is|equals|gives|等于|得到|得|为|是)\s*(?=\[|-?\d)",
+        r"\1 = ",
+    ),
 )  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def _checked(
     check: Callable[..., Any], first: int, code: str, name: str, line: int, lang: Language
 ) -> list[Verdict]:
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "note.py"
+        file = Path(folder) / "block.py"
         file.write_text(code, encoding="utf-8")
         report = check(f"{file}:{name}", lang=lang)
     if report.verdict in ("right", "different"):
