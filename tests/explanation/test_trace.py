@@ -60,7 +60,7 @@ def test_the_story_begins_with_the_dot_products_and_ends_with_the_output():
     text = trace.text("en")
     for number in (0.26, 0.23, 0.08, 0.25, 0.24, 0.64):
         assert str(number) in text
-    assert text.index("0.26   0.23   0.08") < text.index("0.3776") < text.index("W_O")
+    assert text.index("0.26  0.23  0.08") < text.index("0.3776") < text.index("W_O")
 
 
 def attended(trace: regard.Trace, tail: str, heads: int = 1, **how: Any) -> Any:

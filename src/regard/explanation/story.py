@@ -21,7 +21,7 @@ from regard.rules import causal
 VECTORS = np.array([[0.1, 0.5], [0.3, 0.4], [0.8, 0.0]])
 """The three vectors of the notes that this story follows."""
 WIDTHS = (4, 16, 64, 256)
-DRAWS, KEYS = 1000, 8
+DRAWS, KEYS = 500, 8
 COSTS = ((512, 64), (512, 256), (512, 512), (2048, 512))
 """(n, d) of the table of costs; in the second n = 2d."""
 

@@ -337,6 +337,8 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
             turned = np.moveaxis(first, -1 if axis is None else axis, -1)
             weights = np.asarray(formula.normalise(turned)[0]) if turned.ndim else turned
             return np.moveaxis(weights, -1, -1 if axis is None else axis)
+        if name == "dot" and len(parts) == 2:
+            return _beside(first, parts[1])
         if name == "PE":
             return _position(parts)
         if name in _REDUCTIONS:
@@ -350,7 +352,7 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
 
 def _position(parts: list[Floats]) -> Any:
     """PE(position, d): the whole vector.  One number of it needs a width, which nobody has told."""
-    if len(parts) != 2:
+    if len(parts) != 2 or parts[1] < 2:
         raise NotUnderstood("PE")
     return sinusoids(int(parts[0]) + 1, int(parts[1]))[-1]
 

@@ -18,7 +18,7 @@ from regard._words import Language
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.equations import check_line
-from regard.explanation.notes.tables import check_rows
+from regard.explanation.notes.tables import check_block
 
 ATTENTION = re.compile(r"attention|attn", re.I)
 
@@ -27,7 +27,7 @@ def check_code(first: int, code: str, names: Names, lang: Language) -> list[Verd
     """The verdicts of a block of Python whose first line is line ``first`` of the note."""
     found: list[Verdict] = []
     inside = False  # what a function does with its arguments says nothing of the note's names
-    for offset, text in enumerate(_joined(code)):
+    for offset, text in enumerate(_joined(_with_output(code))):
         if text.strip() and not text.startswith((" ", "\t")):
             inside = bool(
                 re.match(r"(?:async\s+)?(?:def|class|for|while|if|with|else|elif)\b", text)
@@ -40,12 +40,33 @@ def check_code(first: int, code: str, names: Names, lang: Language) -> list[Verd
 def check_output(first: int, text: str, names: Names) -> list[Verdict]:
     """The verdicts of a block that is no Python: what a program printed, or plain formulas."""
     found: list[Verdict] = []
+    bare: list[tuple[int, str]] = []
     for offset, line in enumerate(_joined(text)):
-        if line.strip():
-            found += check_line(first + offset, line, names) or check_rows(
-                first + offset, line, names
-            )
-    return found
+        said = check_line(first + offset, line, names) if line.strip() else []
+        found += said
+        if not said:
+            bare.append((first + offset, line))
+    return sorted(found + check_block(bare, names), key=lambda verdict: verdict.line)
+
+
+def _with_output(code: str) -> str:
+    """The code with what it printed, where that stands in comment lines below a statement."""
+    lines = code.split("\n")
+    last: int | None = None
+    open_ = 0
+    for i, line in enumerate(lines):
+        comment = re.match(r"#\s*(?:=>|->|Output:|>>>)?\s*(.*)", line)
+        if comment is None:
+            last, open_ = (i if line.strip() and "#" not in line else None), 0
+        elif last is not None and (
+            open_ > 0 or re.match(r"(?:tensor|array)\(|\[|-?\d", comment[1])
+        ):
+            lines[last] += ("" if open_ else "  # ") + " " * bool(open_) + comment[1]
+            lines[i] = ""
+            open_ += comment[1].count("[") - comment[1].count("]")
+            if open_ <= 0:
+                last = None
+    return "\n".join(lines)
 
 
 def _joined(code: str) -> list[str]:
@@ -72,6 +93,9 @@ def _statement(line: int, text: str, names: Names) -> list[Verdict]:
     printed = re.fullmatch(r"print\((.*)\)", bare)
     if printed:  # in brackets, for a name that is printed is not being defined
         bare = "(" + re.sub(r",\s*(?:end|sep)=.*", "", printed[1]) + ")"
+    comment = re.sub(
+        r"^\s*(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn)=.*)?\)\s*$", r"\1", comment
+    )
     result = re.match(r"\s*(?:->|=>|=|→)?\s*(\[.*|-?\d[\d.,e+-]*)\s*$", comment)
     if result and bare:
         bare = f"{bare} = {result[1]}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -113,7 +114,7 @@ def spans(text: str) -> Iterator[str]:
 
 
 def _said(chain: list[str]) -> str:
-    return " = ".join(side.strip() for side in chain)
+    return " = ".join(side.strip() for side in chain if side.strip())
 
 
 def parsed(text: str) -> Node | None:
@@ -169,7 +170,8 @@ def _longest(text: str, from_left: bool) -> str:
 
 def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) -> Verdict | None:
     """Compares each written number with what the sides before it come to."""
-    if not chain[0] or all(LONE.fullmatch(side.strip()) for side in chain):
+    chain = [side for side in chain if side]
+    if len(chain) < 2 or all(LONE.fullmatch(side.strip()) for side in chain):
         return None
     nodes = [parsed(side) if side else None for side in chain]
     if sum(node is not None for node in nodes) < 2 and not re.search(r"\d", said):
@@ -191,23 +193,41 @@ def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) ->
         plain_definition = len(told) == 1 and len(chain) == 2 and _is_name(chain[0])
         if plain_definition or not re.search(r"\d", said) or not told or not any(chain):
             return None
-        if len(told) >= 2 and len(told) == len([side for side in chain if side]):
+        if len(told) == len(chain) == 2 and not np.ndim(literals[0][0]):  # type: ignore[index]
+            return None  # "1 = 0.9" is a piece of something else
+        if len(told) >= 2 and len(told) == len(chain):
             return _compare_literals(line, said, literals, told)
         return Verdict(line, said, "unknown", "note.unknown")
     if not told:
         return _identity(line, said, values, computed)
-    for i in computed:
-        node = nodes[i]
+    return _compare(
+        line, said, [nodes[i] for i in computed], [literals[j] for j in told], names, about
+    )
+
+
+def _compare(
+    line: int,
+    said: str,
+    nodes: Sequence[Node | None],
+    targets: Sequence[tuple[Floats, Floats] | None],
+    names: Names,
+    about: bool,
+) -> Verdict:
+    """Every side that is computed against every number that is written."""
+    for node, target in product(nodes, targets):
         assert node is not None
-        for j in told:
-            target = literals[j]
-            assert target is not None
-            wrong = differs(node, target, names, about)
-            if wrong is not None:
-                return Verdict(
-                    line, said, "wrong", "note.wrong", {"right": shown(wrong, target[1])}
-                )
+        assert target is not None
+        if _other_convention(node, target[0]):
+            return Verdict(line, said, "unknown", "note.unknown")
+        wrong = differs(node, target, names, about)
+        if wrong is not None:
+            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(wrong, target[1])})
     return Verdict(line, said, "right", "note.right")
+
+
+def _other_convention(node: Node, claimed: Floats) -> bool:
+    """PE(position, width) is a vector; one number of it was meant by another's PE(position, i)."""
+    return isinstance(node, tuple) and node[:2] == ("call", "PE") and claimed.ndim == 0
 
 
 def _is_name(text: str) -> bool:
@@ -237,7 +257,7 @@ def _define(
             if len(chain) == 2 and name in names.values and np.asarray(values[source]).ndim == 0:
                 nodes[i] = None  # "equal at n = 2d" tells nothing of this n
                 continue
-            names.values[name] = np.asarray(values[source])
+            names.values[name] = np.array(values[source])
             names.units.pop(name, None)
         elif written_out is not None:
             found = literals[written_out]

@@ -27,6 +27,11 @@ DOT = r"dot products?|inner products?|q\s*\*\s*k|q\^?T\s*k|scores?\b|QK\^?T|Q K\
 AFTER = re.compile(
     r"after (?:dividing|scaling|division)|scaled|除以[^，,]*后|缩放后|归一化后|normali[sz]ed", re.I
 )
+OTHERS = re.compile(
+    r"RNN|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈",
+    re.I,
+)
+"""What else a cost may be of."""
 HIDES = re.compile(
     r"prevent|stop|hide|block|forbid|keep.{0,20}from|only|防止|避免|禁止|看不到|阻止|遮|屏蔽|只能"
 )
@@ -171,7 +176,7 @@ def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
     if in_values:
         return None if denied else (True, "note.right", {})
     if re.search(
-        r"piecewise|linear (?:layer|projection|transformation|map|combination|algebra)|线性(?:层|投影|变换|组合|代数|映射)|linear (?:time|in (?:the )?(?:length|sequence|n\b))|线性(?:时间|复杂度|增长)",
+        r"linear attention|线性注意力|序列长度|piecewise|linear (?:layer|projection|transformation|map|combination|algebra)|线性(?:层|投影|变换|组合|代数|映射)|linear (?:time|in (?:the )?(?:length|sequence|n\b))|线性(?:时间|复杂度|增长)",
         text,
         re.I,
     ):
@@ -205,13 +210,17 @@ def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
     return right, "note.equal-at", {} if right else {"right": "n = 2d"}
 
 
+def linear_cost(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """Against linear cost in the length."""
+    if OTHERS.search(text):
+        return None
+    denied_ = bool(NOT.search(text))
+    return denied_, "note.order", {} if denied_ else {"right": "O(n²d)"}
+
+
 def order(match: re.Match[str], text: str, names: Names) -> Found | None:
     """O(…) of self-attention: in time n²d, in memory n²; projections nd²."""
-    if NOT.search(text) or re.search(
-        r"RNN|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈",
-        text,
-        re.I,
-    ):
+    if NOT.search(text) or OTHERS.search(text):
         return None
     inside = re.sub(r"[\s*·]", "", match["inside"]).lower().replace("_model", "")
     inside = re.sub(r"(?<![a-z])[lts](?![a-z])", "n", inside.replace("s^2", "n^2"))

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "eps", "η": "eta", "θ": "theta",
+    "λ": "lambda", "μ": "mu", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "ω": "omega",
+    "Σ": "Sum", "Δ": "Delta",
+}  # fmt: skip
+GREEK = {ord(letter): name for letter, name in _GREEK.items()}
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₙ", "0123456789ijkn")
 FUNCTIONS = (
     "softmax", "exp", "sqrt", "sin", "cos", "tanh", "log", "ln", "sum", "mean", "max", "min",
-    "var", "std", "abs", "norm", "PE", "concat", "round",
+    "var", "std", "abs", "norm", "dot", "PE", "concat", "round",
 )  # fmt: skip
 _FONTS = "mathrm|operatorname|text|mathbf|boldsymbol|vec|mathit"
 _PLAIN = (
@@ -44,7 +50,7 @@ def plain(text: str) -> str:
     text = re.sub(r"\\sqrt\s*(\w+)", r"sqrt(\1)", text)
     text = re.sub(r"√\s*(\d+(?:\.\d+)?|[A-Za-z]\w*)", r"sqrt(\1)", text).replace("√(", "sqrt(")
     text = re.sub(r"([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)", lambda m: "^" + m[1].translate(SUPERSCRIPTS), text)
-    text = text.translate(SUBSCRIPTS)
+    text = text.translate(SUBSCRIPTS).translate(GREEK)
     text = re.sub(r"\b([xqkvoXQKVO])_(\d+)\b", r"\1\2", text)
     text = re.sub(r"\\([a-zA-Z]+)", r" \1", text)
     text = re.sub(r"\b(?:np|numpy|torch|math|F|nn|functional|linalg)\.(?=\w)", "", text)

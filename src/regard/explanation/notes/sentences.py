@@ -118,6 +118,11 @@ RULES: tuple[Rule, ...] = (
         r"(?:attention|注意力|weights|权重)[^.。]{0,80}?O\s*\((?P<inside>[^()]*)\)", judges.order
     ),
     _rule(
+        r"(?<!linear )attention[^.。]{0,40}(?:scales linearly|linear (?:complexity|cost|time)|linear in (?:the )?(?:sequence|length|n\b|number of tokens))"
+        r"|(?<!线性)注意力[^。]{0,16}线性(?:的)?(?:复杂度|时间|增长|关系)",
+        judges.linear_cost,
+    ),
+    _rule(
         r"(?:sequence|length|\bn|context|input|number of tokens) (?:length )?(?:is |are )?doubl\w+[^.。]{0,60}?(?P<what>\bdoubles?|\btwice|two times|quadruples?|four times|4 times)(?P<what2>)"
         r"|twice as (?:long|many tokens)[^.。]{0,60}?(?:costs?|needs?|takes?|has|have)[^.。]{0,30}?(?P<what3>twice|double|four times|4 times)",
         judges.doubling,
@@ -159,7 +164,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         r"outputs? of (?:the |all |all the )?heads (?:are|is) (?:then )?(?:averaged|added|summed)"
-        r"|头的输出[^。，]{0,6}(?:取平均|求平均|相加|求和)",
+        r"|头的?输出[^。，]{0,6}(?:取平均|求平均|相加|求和)",
         denied("note.concat", right="[O₁ … Oₕ] W_O"),
     ),
     # Softmax

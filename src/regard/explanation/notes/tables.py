@@ -16,7 +16,7 @@ import numpy as np
 from regard.core import formula
 from regard.explanation.notes.algebra import Names, NotUnderstood, Number, literal, value
 from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.equations import close, differs, parsed, shown
+from regard.explanation.notes.equations import differs, parsed, shown
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
@@ -57,8 +57,17 @@ def _from(x: Floats) -> Iterator[Floats]:
     yield from x
 
 
-def check_rows(line: int, text: str, names: Names) -> list[Verdict]:
-    """Three numbers or more in a row, compared with what they may be."""
+def check_block(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
+    """Rows that stand together: where one is a known row, another that nearly is one is wrong."""
+    known = any(v.status == "right" for line, text in rows for v in check_rows(line, text, names))
+    return [v for line, text in rows for v in check_rows(line, text, names, known=known)]
+
+
+def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> list[Verdict]:
+    """Numbers in a row, compared with what they may be; ``known``: others beside it are so.
+
+    Two numbers of two decimals may agree by chance, and then say nothing.
+    """
     found = list(_NUMBER.finditer(plain(text)))
     numbers = np.array([float(match[0]) for match in found])
     units = np.array([10.0 ** -len(match[0].partition(".")[2]) for match in found])
@@ -69,10 +78,7 @@ def check_rows(line: int, text: str, names: Names) -> list[Verdict]:
     for row in candidates(names):
         if row.shape != numbers.shape:
             continue
-        same = sum(
-            close(*each)
-            for each in zip(numbers[:, None], row[:, None], units[:, None], strict=True)
-        )
+        same = int((np.abs(numbers - row) <= 0.5 * units * (1 + 1e-6)).sum())
         if best is None or same > best[0]:
             best = (same, row)
     if best is None:
@@ -80,7 +86,8 @@ def check_rows(line: int, text: str, names: Names) -> list[Verdict]:
     same, row = best
     if same == len(numbers):
         return [Verdict(line, said, "right", "note.right")]
-    if same >= 2 and 3 * same >= 2 * len(numbers):
+    digits = float(-np.log10(units).mean())
+    if same >= 2 and 3 * same >= 2 * len(numbers) and (known or same * digits >= 6):
         digits = int(max(-np.log10(units).min(), 1)) + 1
         right = ", ".join(written(float(number), digits) for number in row)
         return [Verdict(line, said, "wrong", "note.wrong", {"right": right})]
@@ -98,13 +105,16 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         return []
     head = cells_of(rows[0][1])
     found: list[Verdict] = []
+    bare: list[tuple[int, str]] = []
     for line, text in rows[1:]:
         if re.fullmatch(r"[\s|:\-]+", text):
             continue
         cells = cells_of(text)
         said = _by_head(line, head, cells, names) or _by_cells(line, cells, names)
-        found += said or check_rows(line, text, names)
-    return found
+        found += said
+        if not said:
+            bare.append((line, text))
+    return sorted(found + check_block(bare, names), key=lambda verdict: verdict.line)
 
 
 def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list[Verdict]:
