@@ -344,3 +344,26 @@ def test_the_script_that_writes_the_documentation_agrees():
         [sys.executable, ROOT / "scripts" / "learn.py", "--check"], capture_output=True, check=False
     )
     assert done.returncode == 0
+
+
+def test_the_runner_calls_every_round_and_says_what_went_wrong(tmp_path):
+    from regard.course.runner import main as run
+
+    given, taken = tmp_path / "given.npz", tmp_path / "taken.npz"
+    np.savez(given, **{"0_0": np.eye(2), "0_1": np.array(3), "1_0": np.ones((1, 2)), "1_1": 2})
+    code = "def f(x, n):\n    return x * n\n\ndef g(x, n):\n    pass\n\ndef h(x, n):\n    1 / 0\n"
+    file = write(tmp_path, 1, code)
+
+    def said(name: str, library: str = "numpy") -> dict[str, str]:
+        run(str(file), name, library, str(given), str(taken))
+        return json.loads(taken.with_suffix(".json").read_text())
+
+    assert said("f") == {}
+    with np.load(taken) as found:
+        assert found["0"].tolist() == [[3, 0], [0, 3]]
+        assert found["1"].tolist() == [[2, 2]]
+    assert said("nowhere") == {"missing": "nowhere"}
+    assert said("g") == {"empty": "g"}
+    assert said("h") == {"error": "ZeroDivisionError: division by zero", "line": "8"}
+    pytest.importorskip("torch")
+    assert said("f", "torch") == {}

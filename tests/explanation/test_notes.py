@@ -86,6 +86,9 @@ Scores are divided by √d_k, not by d_k.
 Query 1 with key 3 gives 0.08.
 Forgetting the 2 gives 3 ÷ 10 = 0.3 instead.
 Adam with β1 = 0.9, β2 = 0.98.
+We ask whether attention is linear.
+d = 64    σ = 7.91    √d = 8
+注意力是否是线性的，下文再说。
 一共 12 × 64 = 768 维
 """.strip().splitlines()
 SAID_OTHERWISE = {
@@ -135,6 +138,14 @@ def test_what_is_wrong_is_named_with_the_right_value(claim):
     assert SAID_OTHERWISE[claim] in verdict.values["right"]
     for lang in LANGUAGES:
         assert verdict.values["right"] in verdict.say(lang)
+
+
+def test_our_own_documentation_raises_no_alarm():
+    root = Path(__file__).resolve().parents[2]
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
+    assert len(pages) > 20
+    wrong = {page.name: fact_check(page.read_text(encoding="utf-8")).of("wrong") for page in pages}
+    assert {name: verdicts for name, verdicts in wrong.items() if verdicts} == {}
 
 
 def test_a_formula_without_means_is_right_where_they_are_zero():

@@ -213,7 +213,7 @@ def test_a_notebook_shows_it():
 
 def test_numbers_are_written_alike():
     assert column(np.array([0.5, 0.25, -np.inf])) == ["0.50", "0.25", "−∞"]
-    assert written(-0.00001) == "−1e-05"
+    assert written(-0.00001) == "−1e-5"
     assert written(-0.0) == "0"
     assert written(float("nan")) == "NaN"
 

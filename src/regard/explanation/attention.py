@@ -82,7 +82,7 @@ def trace(wish: Wish) -> Trace:
         q, k = rotary(steps, sheet, q, k)
     scored = scores(steps, sheet, wish, q, k, v)
     softmax(steps, sheet, scored)
-    out = mixed(steps, sheet, v, wish.heads)
+    out = mixed(steps, sheet, k, v, wish.heads)
     if wish.wo is not None:
         sheet.given("W_O", wish.wo, "W_O", rows="feature")
         if sheet[out].shape[1] != len(wish.wo):
@@ -236,10 +236,10 @@ def softmax(steps: Steps, sheet: Sheet, scored: str, tail: str = "", text: str =
     return f"A{tail}"
 
 
-def mixed(steps: Steps, sheet: Sheet, v: str, heads: int) -> str:
+def mixed(steps: Steps, sheet: Sheet, k: str, v: str, heads: int) -> str:
     """The weighted sum, and the heads side by side."""
     out = sheet.add("O_h" if heads > 1 else "O", "mix", "A", v, symbol="Oₕ" if heads > 1 else "O")
-    steps.step("sum", "O = A V", "O = A V", shown=("A", v, out))
+    steps.step("sum", "O = A V", "O = A V", shown=(k, "A", v, out))
     if heads > 1:
         out = sheet.add("O", "concat", "O_h")
         steps.step(

@@ -16,12 +16,13 @@ def written(value: float, digits: int = DIGITS) -> str:
     """``value`` with at most ``digits`` decimals and no zeros that say nothing.
 
     >>> written(0.26), written(1 / 3), written(-2.0), written(float("-inf")), written(1e-7)
-    ('0.26', '0.3333', '−2', '−∞', '1e-07')
+    ('0.26', '0.3333', '−2', '−∞', '1e-7')
     """
     if not math.isfinite(value):
         return "∞" if value > 0 else "−∞" if value < 0 else "NaN"
     if value and abs(value) < 0.5 * 10**-digits:
-        return f"{value:.1g}".replace("-", "−", 1 if value < 0 else 0)
+        mantissa, _, power = f"{value:.0e}".partition("e")
+        return f"{mantissa.replace('-', '−')}e{int(power)}"
     text = f"{value:.{digits}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return ("0" if text in ("-0", "") else text).replace("-", "−")

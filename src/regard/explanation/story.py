@@ -120,7 +120,7 @@ def _three(steps: Steps, sheet: Sheet, x: Floats) -> None:
     softmax(steps, sheet, scored)
     out = sheet.add("O", "mix", "A", "V", rows="query")
     steps.step(
-        "sum", "O = A V", "O = A V", shown=("A", "V", out), text="three",
+        "sum", "O = A V", "O = A V", shown=("K", "A", "V", out), text="three",
         there=("S", 0, last), back=("S", last, 0), last=last + 1,
     )  # fmt: skip
 

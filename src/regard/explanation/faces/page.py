@@ -23,7 +23,7 @@ KEYS = (
     "page.language", "explain.head", "explain.cost", "explain.page-skip", "explain.page-steps",
     "explain.page-hint", "explain.page-code", "explain.page-before", "explain.page-after",
     "explain.page-move", "explain.page-move-hint", "explain.page-row", "explain.page-reset",
-    "explain.page-cut", "explain.page-cell", "explain.page-figure",
+    "explain.page-cut", "explain.page-most", "explain.page-cell", "explain.page-figure",
 )  # fmt: skip
 """What the page says around the steps."""
 

@@ -71,7 +71,8 @@ def _statement(text: str) -> Iterator[tuple[list[str], str]]:
 
 def chains(text: str) -> Iterator[tuple[list[str], str]]:
     """The sides of each equation in ``text``, cut from the words around it."""
-    for span in spans(plain(text)):
+    # Wide gaps part the columns of a printed table.
+    for span in (span for part in re.split(r" {3,}|\t", text) for span in spans(plain(part))):
         sides = re.split(r"(?<![<>!:=])=(?![=>])", _shield(span))
         if len(sides) < 2:
             continue

@@ -16,7 +16,7 @@ from regard.explanation.notes.judges import Judge, denied, unlike
 from regard.explanation.notes.mathtext import plain
 
 ASKS = re.compile(
-    r"[?？]\s*$|吗\s*$|^(?:Is|Are|Why|Does|Do|What|How|Should|Can)\b|^(?:为什么|为何|如何|怎样)"
+    r"[?？]\s*$|吗\s*$|^(?:Is|Are|Why|Does|Do|What|How|Should|Can)\b|^(?:为什么|为何|如何|怎样)|\bwhether\b|是否"
 )
 """A question, or a heading that is one, claims nothing."""
 

@@ -106,6 +106,17 @@ function origins(name, head, i, j) {
   return found;
 }
 
+// The key that gives most to a weighted sum.
+function mostOf(table, head, i) {
+  const weights = table.operation === "mix" && SHEET[table.inputs[0]];
+  if (!weights || weights.operation !== "softmax") return "";
+  const parts = matricesOf(weights);
+  const shares = row(parts[head % parts.length], i);
+  const most = shares.indexOf(Math.max(...shares));
+  const key = names("key", shares.length)[most] || most + 1;
+  return ` ${say("explain.page-most", { key, weight: written(shares[most]) })}`;
+}
+
 function clearMarks() {
   for (const cell of document.querySelectorAll("td.from, td.far, td.here")) {
     cell.classList.remove("from", "far", "here");
@@ -143,7 +154,8 @@ function point(cell) {
     }));
   }
   const table = SHEET[name];
-  document.getElementById("said").textContent = `${table.symbol}[${i + 1}, ${j + 1}] = ${worked(table, head, i, j)}`;
+  document.getElementById("said").textContent =
+    `${table.symbol}[${i + 1}, ${j + 1}] = ${worked(table, head, i, j)}${mostOf(table, head, i)}`;
 }
 
 // The figure: lines over a column of numbers, or a bar a row.
