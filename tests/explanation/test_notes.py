@@ -87,6 +87,11 @@ Query 1 with key 3 gives 0.08.
 Forgetting the 2 gives 3 ÷ 10 = 0.3 instead.
 Adam with β1 = 0.9, β2 = 0.98.
 We ask whether attention is linear.
+The attention matrix has shape n × n.
+Attention(Q, K, V) = softmax(QKᵀ/√d_k)V
+没有 softmax，X Xᵀ X 对 X 是三次的，不是线性的。
+Q, K and V have the same shape in self-attention.
+When d_k = 64, dividing by 8 keeps the variance of the scores at 1.
 d = 64    σ = 7.91    √d = 8
 注意力是否是线性的，下文再说。
 一共 12 × 64 = 768 维
@@ -124,6 +129,18 @@ SAID_OTHERWISE = {
     "100 的平方根是 12。": "10",
     "Self-attention scales linearly with the sequence length.": "O(n²d)",
     "dot([1, 2], [3, 4]) = 12": "11",
+    "So the variance of q·k is 8 for d = 64.": "64",
+    "Variance of the scores: 8 (for d_k = 64).": "64",
+    "Without the softmax, self-attention would be a linear map of X.": "3",
+    "Q, K and V are identical in self-attention.": "W_Q",
+    "The attention matrix has shape n × d.": "n × n",
+    "Attention(Q,K,V) = softmax(QK^T / d_k) V": "√d_k",
+    "Attention(Q,K,V) = softmax(QK^T)V / √d_k": "softmax(QKᵀ / √d_k) V",
+    "64维向量点积的方差为根号64，即8。": "64",
+    "没有 softmax，自注意力就是线性的。": "3",
+    "注意力矩阵的形状为 n×d。": "n × n",
+    "因为自注意力中 Q=K=V，所以分数矩阵对称。": "W_Q",
+    "[0.6, 0.7] + [0.03, 1.0] = [0.895, 1.655]": "0.63",
 }
 
 

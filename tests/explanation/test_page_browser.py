@@ -199,3 +199,13 @@ def test_it_fits_a_phone(opened, lang):
 def test_a_token_is_only_a_token(opened):
     page = opened(regard.explain("</script><b>@style@ cat"))
     assert page.locator("main b").count() == 0
+
+
+def test_what_has_no_weight_gets_no_arrow(opened):
+    page = opened(regard.explain(mask=regard.causal()), place="#sum")
+    page.locator("[data-cell='O/0/0/0']").hover()
+    arrows = page.evaluate(
+        "[...document.querySelectorAll('#arrows [data-from]')].map((a) => a.dataset.from).sort()"
+    )
+    assert arrows == ["A/0/0/0", "V/0/0/0"]
+    assert page.locator("#said").inner_text().endswith("Most from key x₁: 1.")

@@ -275,6 +275,26 @@ def only_softmax(match: re.Match[str], text: str, names: Names) -> Found | None:
     return False, "note.linear", {"right": str(_degree())}
 
 
+def unsoftened(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """Attention without its softmax: linear in V, cubic in X."""
+    if re.search(r"in (?:the )?(?:V\b|values?)|对\s*V", text):
+        return None
+    right = re.search(
+        r"not linear|isn't linear|not be linear|non-?linear|cubic|三次|不是线性|并非线性|非线性",
+        text,
+        re.I,
+    )
+    return bool(right), "note.linear", {} if right else {"right": str(_degree())}
+
+
+def letters(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """The weights' shape in letters: a query by a key, never by the width."""
+    if NOT.search(text):
+        return None
+    right = not match["b"].startswith("d")
+    return right, "note.wrong", {} if right else {"right": f"{match['a']} × {match['a']}"}
+
+
 def future(match: re.Match[str], text: str, names: Names) -> Found | None:
     """A causal mask hides what comes later."""
     if NOT.search(text) or HIDES.search(text):

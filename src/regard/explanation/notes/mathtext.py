@@ -48,6 +48,7 @@ def plain(text: str) -> str:
         text = text.replace(sign, other)
     text = re.sub(r"\^\((?:T|t)\)", "^T", text)
     text = re.sub(r"\\sqrt\s*(\w+)", r"sqrt(\1)", text)
+    text = re.sub(r"根号(?:下)?\s*(?=[\w(])", "√", text)
     text = re.sub(r"√\s*(\d+(?:\.\d+)?|[A-Za-z]\w*)", r"sqrt(\1)", text).replace("√(", "sqrt(")
     text = re.sub(r"([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)", lambda m: "^" + m[1].translate(SUPERSCRIPTS), text)
     text = text.translate(SUBSCRIPTS).translate(GREEK)

@@ -36,15 +36,15 @@ def check_sentence(line: int, text: str, names: Names) -> list[Verdict]:
     if ASKS.search(said):
         return []
     verdicts: list[Verdict] = []
-    keys: set[str] = set()
+    seen: set[tuple[bool, str]] = set()
     for rule in RULES:
         for match in rule.pattern.finditer(simple):
             found = rule.judge(match, simple, names)
-            if not found or (found[1] in keys and found[1] != "note.wrong"):
+            if not found or (found[:2] in seen and found[1] != "note.wrong"):
                 continue
             right, key, values = found
             status: Status = "right" if right else "wrong"
-            keys.add(key)
+            seen.add((right, key))
             verdicts.append(Verdict(line, said, status, "note.right" if right else key, values))
     wrong = [verdict for verdict in verdicts if verdict.status == "wrong"]
     return wrong or verdicts[:1]
@@ -66,7 +66,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         r"(?P<what>variance|standard deviation|std(?:dev)?|deviation|方差|标准差)"
-        r"(?:[^.。;；]{0,70}?(?:\bis|\bare|\bwas|equals?|=|of about|为|是|等于|约为)\s*(?:about |roughly |约|大约)?"
+        r"(?:[^.。;；]{0,70}?(?:\bis|\bare|\bwas|equals?|[=:]|of about|为|是|等于|约为)\s*(?:about |roughly |约|大约)?"
         r"|\s+(?:of\s+)?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d)[^,，。;；、]*)",
         judges.variance,
     ),
@@ -95,9 +95,14 @@ RULES: tuple[Rule, ...] = (
         r"|除了?\s*softmax[^。]{0,20}线性|唯一的?非线性[^。]{0,16}softmax|softmax[^。]{0,16}唯一的?非线性",
         judges.only_softmax,
     ),
+    _rule(
+        r"without (?:the |a )?softmax[^.。]{0,60}\blinear\b|(?:去掉|没有|不用|除去)\s*softmax[^。]{0,30}线性",
+        judges.unsoftened,
+    ),
     # Q, K and V
     _rule(
         r"(?:self-?attention|自注意力)[^.。]{0,80}Q\s*=\s*K\s*=\s*V|Q\s*=\s*K\s*=\s*V[^.。]{0,60}(?:self-?attention|自注意力)"
+        r"|Q, K,? and V are (?:all |exactly )?(?:the same|identical|equal)(?! in shape| in size)[^.。]{0,40}self-?attention"
         r"|self-?attention[^.。]{0,60}(?:queries|query|Q)\b,? (?:the )?(?:keys?|K)\b,? and (?:the )?(?:values?|V)\b"
         r" are (?:all |exactly )?(?:the same(?! input| sequence| source| sentence| text| X)|identical|equal)"
         r"|自注意力[^。]{0,20}Q[、, ]*K[、, 和]*V[^。]{0,6}(?:同一个(?:矩阵|张量|东西)|相同|相等|完全一样)",
@@ -163,6 +168,10 @@ RULES: tuple[Rule, ...] = (
         judges.score_shape,
     ),
     _rule(
+        r"(?:attention|scores?|weights?|注意力|分数|权重)\s*(?:matrix|矩阵)[^.。]{0,24}?(?:shape|size|形状|大小)[^.。\d]{0,10}?[\[(]?\s*\b(?P<a>[nNTL])\s*(?:\*|x|,|by)\s*(?P<b>d\w*|[nNTLSm])\b",
+        judges.letters,
+    ),
+    _rule(
         r"outputs? of (?:the |all |all the )?heads (?:are|is) (?:then )?(?:averaged|added|summed)"
         r"|头的?输出[^。，]{0,6}(?:取平均|求平均|相加|求和)",
         denied("note.concat", right="[O₁ … Oₕ] W_O"),
@@ -199,6 +208,14 @@ RULES: tuple[Rule, ...] = (
     _rule(
         r"embeddings? (?:\w+ ){0,4}divid\w+ by sqrt\(d|嵌入[^。]{0,8}除以\s*sqrt\(d",
         denied("note.embedding", right="x · √d_model"),
+    ),
+    _rule(
+        r"softmax\s*\(\s*\(*\s*Q\s*\*?\s*K\^T\s*\)*\s*/\s*\(*\s*d(?:_?k)?\s*\)|scal\w+ (?:\w+ ){0,3}by 1/d_?k?(?![\w^])",
+        denied("note.scale", right="√d_k"),
+    ),
+    _rule(
+        r"softmax\s*\(\s*Q\s*\*?\s*K\^T\s*\)\s*\*?\s*V?\s*\)*\s*/\s*\(*\s*sqrt",
+        denied("note.formula", right="softmax(QKᵀ / √d_k) V"),
     ),
     # Masks and order
     _rule(

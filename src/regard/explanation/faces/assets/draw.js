@@ -106,6 +106,15 @@ function origins(name, head, i, j) {
   return found;
 }
 
+// How much of a weighted sum a number of the weights or the values gives; 1 elsewhere.
+function shareOf(table, head, i, id) {
+  const weights = table.operation === "mix" && SHEET[table.inputs[0]];
+  if (!weights || weights.operation !== "softmax") return 1;
+  const [name, , r, c] = id.split("/");
+  const parts = matricesOf(weights);
+  return at(parts[head % parts.length], i, Number(name === weights.name ? c : r));
+}
+
 // The key that gives most to a weighted sum.
 function mostOf(table, head, i) {
   const weights = table.operation === "mix" && SHEET[table.inputs[0]];
@@ -145,12 +154,13 @@ function point(cell) {
     const from = CELLS.get(id);
     if (!level || !from || from === cell) continue;
     from.classList.add(level === 1 ? "from" : "far");
-    if (level > 1) continue;
+    const share = level > 1 ? 0 : shareOf(SHEET[name], head, i, id);
+    if (!share) continue; // further back, or of no weight
     const [a, b] = middle(from);
     const bend = Math.min(40, Math.abs(x - a) / 4 + 8);
     arrows.append(drawn("path", {
       d: `M${a} ${b} Q${(a + x) / 2} ${Math.min(b, y) - bend} ${x} ${y}`, "marker-end": "url(#tip)",
-      "data-from": id,
+      "data-from": id, "stroke-opacity": 0.3 + 0.7 * share,
     }));
   }
   const table = SHEET[name];
