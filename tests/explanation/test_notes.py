@@ -87,6 +87,22 @@ Query 1 with key 3 gives 0.08.
 Forgetting the 2 gives 3 ÷ 10 = 0.3 instead.
 Adam with β1 = 0.9, β2 = 0.98.
 We ask whether attention is linear.
+The standard deviation of the dot product is √64 = 8.
+The variance of the dot product is large.
+D(XY) is not D(X)D(Y) - E(X)E(Y).
+D(XY) = something else
+Doubling the sequence length does not double the cost of attention; it quadruples it.
+Doubling the sequence length doubles the cost of the projections.
+The attention matrix does not have shape n × d.
+The softmax is not the only non-linearity, for X is in the scores too.
+The path length in an RNN is O(n), in attention it is O(1).
+At n = 2d the projections and the attention cost the same.
+The two lines meet when n = d.
+Unlike attention, RNNs do not run in parallel; unlike RNNs, attention runs in parallel.
+Linear attention does not scale quadratically: its cost is linear in the sequence length.
+Without softmax the output is still linear in V.
+The dot product of a and b is 3.
+For 5 tokens the attention matrix is 5 × 5.
 The attention matrix has shape n × n.
 Attention(Q, K, V) = softmax(QKᵀ/√d_k)V
 没有 softmax，X Xᵀ X 对 X 是三次的，不是线性的。
@@ -129,6 +145,8 @@ SAID_OTHERWISE = {
     "100 的平方根是 12。": "10",
     "Self-attention scales linearly with the sequence length.": "O(n²d)",
     "dot([1, 2], [3, 4]) = 12": "11",
+    "点积的方差为 √64 = 8。": "64",
+    "The variance of the dot product is √256 = 16.": "256",
     "So the variance of q·k is 8 for d = 64.": "64",
     "Variance of the scores: 8 (for d_k = 64).": "64",
     "Without the softmax, self-attention would be a linear map of X.": "3",

@@ -204,6 +204,15 @@ def test_json_holds_every_number():
         assert np.array_equal(values, table.array)
 
 
+def test_what_is_large_is_cut_and_counted():
+    trace = regard.explain(matrix(20, 15), mask=regard.causal())
+    assert trace["input"].shapes == {"X": (20, 15)}
+    text = trace.text("en", 200)
+    assert "…15" in text
+    assert "+8" in text
+    assert "8 more rows" in trace.markdown("en")
+
+
 def test_a_notebook_shows_it():
     html = regard.explain([[0.1, 0.5], [0.3, 0.4]], mask=regard.causal())._repr_html_()
     assert html.count("<details") == 9

@@ -24,7 +24,7 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
     def explain(
         question: Annotated[
             str | None,
-            typer.Argument(metavar="[QUESTION]", help=say("explain.help-question", lang)),
+            typer.Argument(metavar="QUESTION", help=say("explain.help-question", lang)),
         ] = None,
         x: Annotated[str | None, option("x", "VECTORS")] = None,
         wq: Annotated[str | None, option("wq", "MATRIX")] = None,

@@ -17,7 +17,7 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
     @app.command(cls=cls, help=say("learn.help", lang))
     def learn(
         number: Annotated[
-            int | None, typer.Argument(metavar="[N]", help=say("learn.help-number", lang))
+            int | None, typer.Argument(metavar="N", help=say("learn.help-number", lang))
         ] = None,
         check: Annotated[bool, typer.Option("--check", help=say("learn.help-check", lang))] = False,
         lang_: Annotated[

@@ -91,6 +91,8 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     amount = _amount(match["amount"], names, found_width)
     if amount is None:
         return None
+    if found_width is None and (of := re.match(r"sqrt\((\d+)\)", amount[1])):
+        found_width = float(of[1])  # whose root is spoken of
     d = 64.0 if found_width is None else found_width
     deviation = bool(re.search(r"deviation|标准差|std|spread|sigma", match["what"], re.I))
     right = d**0.5 if deviation else d
@@ -235,15 +237,6 @@ def order(match: re.Match[str], text: str, names: Names) -> Found | None:
     if inside in {"n", "nd", "nlogn", "n^3", "dn", "nd^2", "n^2d^2", "d^2"}:
         return False, "note.order", {"right": "O(n²)" if memory else "O(n²d)"}
     return None
-
-
-def shape(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """(a × b)(b × c) is (a × c)."""
-    a, b, c, d, e, f = (match[f"s{i}"] for i in range(1, 7))
-    if b != c:
-        return False, "note.no-product", {"right": f"{b} ≠ {c}"}
-    right = (a, d) == (e, f)
-    return right, "note.wrong", {} if right else {"right": f"{a} × {d}"}
 
 
 def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
