@@ -38,6 +38,7 @@ def why_add(e: Experiment) -> Trace:
     cosines = (words * near).sum(1) / np.linalg.norm(words, axis=1) / np.linalg.norm(near, axis=1)
     e.step(
         "sizes", "cos(x, p) ≈ 0", r"\cos(x, p) \approx 0", text="ask.why-add-sizes",
+        chart=Chart("sizes", -1, (1,)),
         width=width, once=f"{rows[0][1]:,}", twice=f"{rows[1][1]:,}",
         cosine=f"{float(np.abs(cosines).mean()):.4f}",
     )  # fmt: skip
@@ -77,7 +78,9 @@ def linear(e: Experiment) -> Trace:
     e.sheet.add("cO", "times", "O", "c", symbol="c (A X)", rows="query")
     e.step(
         "value", "A (cV) = c (A V)", r"A (cV) = c (A V)", shown=("A", "O", "O_V", "cO"),
-        text="ask.linear-value", c=("c", 0, 0), one=("O_V", 0, 0), two=("cO", 0, 0),
+        text="ask.linear-value",
+        chart=Chart("O_V", -1, (0, 1)),
+        c=("c", 0, 0), one=("O_V", 0, 0), two=("cO", 0, 0),
     )  # fmt: skip
     e.sheet.add("S_c", "dots", "cX", "cX", symbol="S(cX)", **how)
     e.softmax("S_c", "_c", "A(cX)")
@@ -85,7 +88,9 @@ def linear(e: Experiment) -> Trace:
     e.step(
         "input", "softmax(cX · cXᵀ) cX ≠ c softmax(X Xᵀ) X",
         r"\operatorname{softmax}(cX \, cX^\top)\, cX \ne c \operatorname{softmax}(X X^\top) X",
-        shown=("A", "A_c", "O_c", "cO"), text="ask.linear-input", c=("c", 0, 0),
+        shown=("A", "A_c", "O_c", "cO"), text="ask.linear-input",
+        chart=Chart("O_c", -1, (0, 1)),
+        c=("c", 0, 0),
         one=("O_c", 0, 0), two=("cO", 0, 0),
     )  # fmt: skip
     e.sheet.add("R", "mix", "S", "X", symbol="X Xᵀ X", rows="query")

@@ -23,7 +23,9 @@ def why_three(e: Experiment) -> Trace:
     e.step(
         "two", "A = softmax(X W_Q W_Kᵀ Xᵀ)",
         r"A = \operatorname{softmax}(X W_Q W_K^\top X^\top)", shown=("W_Q", "W_K", "S", "A"),
-        text="ask.why-three-two", wanted=("A", 0, 1), back=("A", 1, 0),
+        text="ask.why-three-two",
+        chart=Chart("A", -1, (0, 1, 2)),
+        wanted=("A", 0, 1), back=("A", 1, 0),
     )  # fmt: skip
     random = np.random.default_rng(0)
     tries = e.whole("tries")
@@ -37,7 +39,9 @@ def why_three(e: Experiment) -> Trace:
     e.softmax("S_1", "_1")
     e.step(
         "one", "A = softmax(X W Wᵀ Xᵀ)", r"A = \operatorname{softmax}(X W W^\top X^\top)",
-        shown=("W", "S_1", "A_1"), text="ask.why-three-one", tries=tries,
+        shown=("W", "S_1", "A_1"), text="ask.why-three-one",
+        chart=Chart("A_1", -1, (0, 1, 2)),
+        tries=tries,
         best=f"{float(worst[best]):.4f}",
     )  # fmt: skip
     return e.trace("A", ("a", "b", "c"))
@@ -92,7 +96,9 @@ def what_qkv(e: Experiment) -> Trace:
     e.step(
         "soft", "o = Σⱼ softmax(β q · kⱼ) vⱼ",
         r"o = \sum_j \operatorname{softmax}(\beta\, q \cdot k)_j\, v_j",
-        shown=("Q", "K", "V", "S", "A", "O"), text="ask.what-qkv-soft", out=("O", 0, 0),
+        shown=("Q", "K", "V", "S", "A", "O"), text="ask.what-qkv-soft",
+        chart=Chart("A", -1, (0, 1, 2)),
+        out=("O", 0, 0),
         beta=("strength", 0, 0), weight=("A", 0, 1), exact=("V", 1, 0),
     )  # fmt: skip
     return e.trace("O", ("one", "two", "three"))
@@ -109,7 +115,7 @@ def cross_or_self(e: Experiment) -> Trace:
     e.sheet.add("O", "mix", "A", "X", rows="")
     e.step(
         "cross", "O = softmax(Y Xᵀ) X", r"O = \operatorname{softmax}(Y X^\top) X",
-        shown=("Y", "X", "A", "O"), text="ask.cross-or-self-cross",
+        shown=("Y", "X", "A", "O"), text="ask.cross-or-self-cross", chart=Chart("A", -1, (0, 1, 2)),
         t=len(other), s=len(VECTORS),
     )  # fmt: skip
     e.sheet.add("S_self", "dots", "X", "X", symbol="S", rows="query", columns="key")
@@ -117,7 +123,9 @@ def cross_or_self(e: Experiment) -> Trace:
     e.sheet.add("O_self", "mix", "A_self", "X", symbol="O", rows="query")
     e.step(
         "self", "O = softmax(X Xᵀ) X", r"O = \operatorname{softmax}(X X^\top) X",
-        shown=("X", "A_self", "O_self"), text="ask.cross-or-self-self", s=len(VECTORS),
+        shown=("X", "A_self", "O_self"), text="ask.cross-or-self-self",
+        chart=Chart("A_self", -1, (0, 1, 2)),
+        s=len(VECTORS),
     )  # fmt: skip
     return e.trace("O", rows_named(3))
 
@@ -137,11 +145,16 @@ def what_wo(e: Experiment) -> Trace:
     e.sheet.add("back", "times", "O", "minus", symbol="−O", rows="")
     e.sheet.add("moved", "plus", "O_1", "back", symbol="O′−O", rows="")
     e.sheet.add("moved_W", "product", "moved", "W_O", symbol="(O′−O) W_O", rows="")
+    e.sheet.add(
+        "moved_T", "turn", "moved_W", symbol="(O′−O) W_Oᵀ", rows="feature", columns="change"
+    )
     still = int((np.abs(e.sheet["moved"]) < 1e-12).sum())
     moving = int((np.abs(e.sheet["moved_W"]) > 1e-12).sum())
     e.step(
         "moved", "O′ − O;  (O′ − O) W_O", r"O' - O;\quad (O' - O) W_O",
-        shown=("moved", "W_O", "moved_W"), text="ask.what-wo-moved", heads=heads,
+        shown=("moved", "W_O", "moved_W"), text="ask.what-wo-moved",
+        chart=Chart("moved_T", -1, (0,)),
+        heads=heads,
         still=still, moving=moving, count=heads * width,
     )  # fmt: skip
     return e.trace("moved_W", ())

@@ -74,7 +74,7 @@ def why_softmax(e: Experiment) -> Trace:
     e.step(
         "sum", "S[i, j] / rᵢ,  exp S[i, j] / Σⱼ exp S[i, j]",
         r"\frac{S_{ij}}{\sum_j S_{ij}},\quad \frac{\exp S_{ij}}{\sum_j \exp S_{ij}}",
-        shown=("S", "r", "D", "A_1"), text="ask.why-softmax-sum",
+        shown=("S", "r", "D", "A_1"), text="ask.why-softmax-sum", chart=Chart("A_1", -1, (0, 1, 2)),
         share=("D", 0, 0), second=("D", 0, 1), total=("r", 0, 0), soft=("A_1", 0, 0),
     )  # fmt: skip
     e.sheet.add("S_T", "turn", "S", symbol="Sᵀ", rows="key", columns="query")
@@ -86,6 +86,7 @@ def why_softmax(e: Experiment) -> Trace:
         "axis", "Σⱼ A[i, j] = 1;  Σᵢ C[i, j] = 1",
         r"\sum_j A_{ij} = 1;\quad \sum_i C_{ij} = 1",
         shown=("A_1", "rows_A", "C", "rows_C"), text="ask.why-softmax-axis",
+        chart=Chart("C", -1, (0, 1, 2)),
         one=("rows_A", 0, 0), row_1=("rows_C", 0, 0), row_2=("rows_C", 1, 0),
     )  # fmt: skip
     return e.trace("A_1", rows_named(3))
@@ -145,7 +146,9 @@ def true_keeps(e: Experiment) -> Trace:
     e.step(
         "both", "S[i, j] = −∞  (M[i, j] = 0);  S[i, j] = −∞  (M[i, j] = 1)",
         r"S_{ij} = -\infty \text{ if } M_{ij} = 0;\quad S_{ij} = -\infty \text{ if } M_{ij} = 1",
-        shown=("M", "A_keep", "A_drop"), text="ask.true-keeps-both", refusal=refusal,
+        shown=("M", "A_keep", "A_drop"), text="ask.true-keeps-both",
+        chart=Chart("A_keep", -1, (0, 1, 2)),
+        refusal=refusal,
         keep=("A_keep", 0, 0), drop=("A_drop", 0, 0),
     )  # fmt: skip
     return e.trace("A_keep", rows_named(3))
