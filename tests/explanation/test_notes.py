@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from regard._words import LANGUAGES
 from regard.cli import main
@@ -87,6 +89,8 @@ Query 1 with key 3 gives 0.08.
 Forgetting the 2 gives 3 ÷ 10 = 0.3 instead.
 Adam with β1 = 0.9, β2 = 0.98.
 We ask whether attention is linear.
+0.36*[0.1, 0.5] + 0.35*[0.3, 0.4] + 0.30*[0.8, 0.0] = [0.378, 0.316]
+A = [[0.36, 0.35, 0.30]] and X = [[0.1, 0.5], [0.3, 0.4], [0.8, 0]]. So A X = [[0.378, 0.316]].
 The standard deviation of the dot product is √64 = 8.
 The variance of the dot product is large.
 D(XY) is not D(X)D(Y) - E(X)E(Y).
@@ -145,6 +149,8 @@ SAID_OTHERWISE = {
     "100 的平方根是 12。": "10",
     "Self-attention scales linearly with the sequence length.": "O(n²d)",
     "dot([1, 2], [3, 4]) = 12": "11",
+    "0.36*0.1 + 0.35*0.3 + 0.30*0.8 = 0.481": "0.381",
+    "0.25*0.35 = 0.0885": "0.0875",
     "点积的方差为 √64 = 8。": "64",
     "The variance of the dot product is √256 = 16.": "256",
     "So the variance of q·k is 8 for d = 64.": "64",
@@ -173,6 +179,20 @@ def test_what_is_wrong_is_named_with_the_right_value(claim):
     assert SAID_OTHERWISE[claim] in verdict.values["right"]
     for lang in LANGUAGES:
         assert verdict.values["right"] in verdict.say(lang)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=60)
+def test_no_text_makes_it_stumble(seed):
+    random = np.random.default_rng(seed)
+    lines = [line for file in NOTES for line in read(file)[0].splitlines()]
+    text = "\n".join(random.choice(lines, 4))
+    for _ in range(6):
+        place = int(random.integers(len(text) + 1))
+        sign = str(random.choice(list("()[]{}|=+-*/^_,. 0123456789eXQKVTxd√²ᵀ×·≈$`\\是为")))
+        text = text[:place] + sign * int(random.integers(1, 3)) + text[place + 1 :]
+    check = fact_check(text)
+    assert all(verdict.say("zh") for verdict in check.verdicts)
 
 
 def test_our_own_documentation_raises_no_alarm():

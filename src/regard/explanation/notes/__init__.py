@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from regard._words import Language
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
@@ -43,6 +45,11 @@ def fact_check(note: str, lang: Language = "en") -> FactCheck:
     >>> [(claim.status, claim.values["right"]) for claim in report.verdicts]
     [('wrong', '0.26')]
     """
+    with np.errstate(all="ignore"):  # a note may speak of any number
+        return FactCheck(tuple(_verdicts(note, lang)))
+
+
+def _verdicts(note: str, lang: Language) -> list[Verdict]:
     names = Names()
     verdicts: list[Verdict] = []
     lines = note.splitlines()
@@ -67,7 +74,7 @@ def fact_check(note: str, lang: Language = "en") -> FactCheck:
             text, end = _whole(lines, place)
             verdicts += _prose(place + 1, text, names)
             place = end
-    return FactCheck(tuple(verdicts))
+    return verdicts
 
 
 def _end_of_fence(lines: list[str], place: int, mark: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,6 +126,8 @@ class Parser:
     def atom(self) -> Node:
         token = self.take()
         if token[0].isdigit() or token[0] == ".":
+            if len(token) > 40 or re.search(r"e[-+]?\d{3}", token):
+                raise NotUnderstood(token)
             return Number(token)
         if token == "(":
             nodes = [self.sum()]
@@ -245,7 +247,10 @@ def value(
     node: Node, names: Names, shake: Callable[[Floats, Floats], Floats] | None = None
 ) -> Floats:
     """What ``node`` is; ``shake`` moves written numbers within their last digit."""
-    result = np.asarray(_value(node, names, shake), dtype=np.float64)
+    try:
+        result = np.asarray(_value(node, names, shake), dtype=np.float64)
+    except (ValueError, TypeError, IndexError, ArithmeticError) as error:  # sizes that do not fit
+        raise NotUnderstood(str(error)) from error
     if result.size > MOST:
         raise NotUnderstood("it is too large")
     return result
@@ -266,10 +271,7 @@ def _value(node: Node, names: Names, shake: Any) -> Any:
     if kind == "call":
         return _call(rest[0], rest[1], rest[2], names, shake)
     parts = [_value(each, names, shake) for each in (rest[0] if kind == "list" else rest)]
-    try:
-        return _OPERATORS[kind](*parts) if kind != "list" else np.array(parts, dtype=np.float64)
-    except (ValueError, ZeroDivisionError) as error:
-        raise NotUnderstood(str(error)) from error
+    return _OPERATORS[kind](*parts) if kind != "list" else np.array(parts, dtype=np.float64)
 
 
 def _named(name: str, names: Names, shake: Any) -> Any:
@@ -370,3 +372,24 @@ _REDUCTIONS: Mapping[str, Callable[[Any, int | None], Any]] = {
     "std": lambda a, axis: a.std(axis),
     "norm": lambda a, axis: np.sqrt((a * a).sum(axis)),
 }
+
+
+def leaves(node: Node) -> Iterator[Node]:
+    """The numbers and names of ``node``."""
+    if isinstance(node, Number) or node[0] == "name":
+        yield node
+        return
+    for part in node[1:]:
+        for each in part if isinstance(part, list) else [part]:
+            if isinstance(each, Number | tuple):
+                yield from leaves(each)
+
+
+def numbers_of(node: Node) -> list[Number]:
+    """Every number that is written in ``node``."""
+    return [leaf for leaf in leaves(node) if isinstance(leaf, Number)]
+
+
+def names_of(node: Node) -> list[str]:
+    """Every name in ``node``."""
+    return [leaf[1] for leaf in leaves(node) if not isinstance(leaf, Number)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from regard.explanation.notes.algebra import (
     NotUnderstood,
     Parser,
     literal,
+    names_of,
+    numbers_of,
     value,
 )
 from regard.explanation.notes.claim import Verdict
@@ -291,7 +293,8 @@ def differs(
     if close(claimed, exact, unit, about):
         return None
     # What stands in the sum may have been rounded itself.
-    least = 1e-2 if claimed.ndim == 0 and float(claimed) == 1 else 1e-3
+    sums_to_one = claimed.ndim == 0 and float(claimed) == 1
+    least = 1e-2 if sums_to_one or _has_weights(node, names) else 1e-3
     slack = np.zeros(claimed.shape)
     for seed in range(12):
         random = np.random.default_rng(seed)
@@ -307,6 +310,20 @@ def differs(
         slack = np.maximum(slack, np.abs(moved - exact))
     within = np.abs(claimed - exact) <= 1.5 * slack + 0.5 * unit
     return None if bool(within.all()) and bool((slack > 0).any()) else exact
+
+
+def _has_weights(node: Node, names: Names) -> bool:
+    """Whether numbers of two decimals in ``node`` sum to 1: weights, rounded for the reader."""
+    shares = [n.value for n in numbers_of(node) if n.unit == 0.01 and 0 <= n.value <= 1]
+    if len(shares) > 1 and any(
+        abs(sum(part) - 1) < 0.021 for size in range(2, len(shares) + 1)
+        for part in combinations(shares[:8], size)
+    ):  # fmt: skip
+        return True
+    return any(
+        array.ndim and bool((np.abs(array.sum(-1) - 1) < 0.021).all())
+        for array in (names.values[name] for name in names_of(node) if name in names.values)
+    )
 
 
 def close(claimed: Floats, exact: Floats, unit: Floats, about: bool = False) -> bool:

@@ -190,6 +190,8 @@ def heads(match: re.Match[str], text: str, names: Names) -> Found | None:
     """The width of one head."""
     numbers = {name: float(number) for name, number in match.groupdict().items() if number}
     width, heads, each = numbers["d"], numbers["h"], numbers["each"]
+    if not heads:
+        return None
     right = width / heads
     return abs(right - each) < 1e-9, "note.wrong", {"right": written(right)}
 
