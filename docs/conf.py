@@ -3,6 +3,7 @@
 from importlib.metadata import version as version_of
 
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.util import logging
 
 project = "regard"
@@ -30,9 +31,15 @@ gettext_uuid = False
 UNTRANSLATED = {"api"}
 
 
+def own_language(app: Sphinx, config: Config) -> None:
+    """The lessons are written in both languages, from one source of numbers, not translated."""
+    other = "zh" if config.language == "en" else "en"
+    config.exclude_patterns.append(f"learn/{other}")
+
+
 def check_translation(app: Sphinx, doctree: object, docname: str) -> None:
     """A paragraph without its Chinese is a warning, and so an error, in the Chinese build."""
-    if app.config.language == "en" or docname in UNTRANSLATED:
+    if app.config.language == "en" or docname in UNTRANSLATED or docname.startswith("learn/"):
         return
     progress = doctree["translation_progress"]
     if progress["translated"] < progress["total"]:
@@ -45,4 +52,5 @@ def check_translation(app: Sphinx, doctree: object, docname: str) -> None:
 
 
 def setup(app: Sphinx) -> None:
+    app.connect("config-inited", own_language)
     app.connect("doctree-resolved", check_translation)

@@ -379,7 +379,8 @@ def test_a_whole_file_may_not_be_skipped_either(tmp_path: Path):
 
 
 FORMULAS = [
-    "alibi", "attend", "by_distance", "dense", "entropy", "mass", "merge", "partial", "received",
+    "alibi", "attend", "by_distance", "dense", "entropy", "explain", "mass", "merge", "partial",
+    "received",
     "relative", "t5_relative", "topk", "weights",
 ]  # fmt: skip
 

@@ -16,6 +16,8 @@ from regard.core.plan import Plan
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
 from regard.core.weights import Weights
 from regard.diagnosis.check import check
+from regard.explanation.door import explain
+from regard.explanation.trace import Step, Trace
 from regard.recording.register import register
 from regard.recording.watch import watch
 from regard.rules import (
@@ -46,6 +48,8 @@ __all__ = [
     "RegardError",
     "Score",
     "ShapeError",
+    "Step",
+    "Trace",
     "UserError",
     "ValueRangeError",
     "Weights",
@@ -57,6 +61,7 @@ __all__ = [
     "dense",
     "documents",
     "entropy",
+    "explain",
     "image",
     "keep",
     "lengths",

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from regard._errors import UserError
 from regard._words import Language, say
-from regard.cli import check, look, mechanisms
+from regard.cli import check, explain, learn, look, mechanisms
 
 
 class _Spoken:
@@ -98,6 +98,8 @@ def command_in(lang: Language) -> TyperGroup:
     look.add(app, lang, _Command)
     mechanisms.add(app, lang, _Command)
     check.add(app, lang, _Command)
+    explain.add(app, lang, _Command)
+    learn.add(app, lang, _Command)
     command = typer.main.get_command(app)
     assert isinstance(command, TyperGroup)
     return command

@@ -1,0 +1,128 @@
+"""``fact_check``: the numbers, formulas, claims and code of a note, worked out again."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from regard._words import Language
+from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.claim import FactCheck, Verdict
+from regard.explanation.notes.code import check_code, check_output
+from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.mathtext import FUNCTIONS
+from regard.explanation.notes.sentences import check_sentence
+from regard.explanation.notes.shapes import check_shapes
+from regard.explanation.notes.tables import check_rows, check_table
+
+__all__ = ["FactCheck", "fact_check"]
+
+FENCE = re.compile(r"^\s*(```+|~~~+)\s*([\w+-]*)")
+ZERO = re.compile(
+    r"\bmeans? (?:of )?(?:0|zero)|zero[- ]mean|E\([XY]\) ?= ?(?:E\([XY]\) ?= ?)?0"
+    r"|均值(?:都|均|皆)?(?:为|是) ?0|零均值|期望(?:都|均)?(?:为|是) ?0",
+    re.I,
+)
+PYTHON = ("python", "py", "python3", "pycon")
+# "is" between mathematics and a value says "=".
+_IS = (
+    (rf"\b({'|'.join(FUNCTIONS)}) of (\S[^=]*?) (?:is|equals|gives) (?=[\[-]|\d)", r"\1(\2) = "),
+    (r"\bsquare root of (\S+) (?:is|equals) (?=-?\d)", r"sqrt(\1) = "),
+    (r"(\S+?)\s*的平方根\s*(?:是|为|等于)\s*(?=-?\d)", r"sqrt(\1) = "),
+    # A bare number before it is none: "key 3 gives 0.08" is no equation of 3.
+    (
+        r"(\b[A-Za-z_]\w*|[\])ᵀ₀-₉²³])\s*(?:is|equals|gives|等于|得到|得|为|是)\s*(?=\[|-?\d)",
+        r"\1 = ",
+    ),
+)  # fmt: skip
+
+
+def fact_check(note: str, lang: Language = "en") -> FactCheck:
+    """Every claim of ``note`` (Markdown or plain text) that can be worked out, by line.
+
+    >>> report = fact_check("x1 = [0.1, 0.5]. Then x1 · x1 = 0.25.")
+    >>> [(claim.status, claim.values["right"]) for claim in report.verdicts]
+    [('wrong', '0.26')]
+    """
+    with np.errstate(all="ignore"):  # a note may speak of any number
+        return FactCheck(tuple(_verdicts(note, lang)))
+
+
+def _verdicts(note: str, lang: Language) -> list[Verdict]:
+    names = Names()
+    verdicts: list[Verdict] = []
+    lines = note.splitlines()
+    place = 0
+    while place < len(lines):
+        fence = FENCE.match(lines[place])
+        if fence:
+            end = _end_of_fence(lines, place, fence[1])
+            block = "\n".join(lines[place + 1 : end])
+            if fence[2].lower() in PYTHON:
+                verdicts += check_code(place + 2, block, names, lang)
+            else:
+                verdicts += check_output(place + 2, block, names)
+            place = end + 1
+        elif lines[place].lstrip().startswith("|"):
+            end = place
+            while end < len(lines) and lines[end].lstrip().startswith("|"):
+                end += 1
+            verdicts += check_table([(i + 1, lines[i]) for i in range(place, end)], names)
+            place = end
+        else:
+            text, end = _whole(lines, place)
+            verdicts += _prose(place + 1, text, names)
+            place = end
+    return verdicts
+
+
+def _end_of_fence(lines: list[str], place: int, mark: str) -> int:
+    for end in range(place + 1, len(lines)):
+        if lines[end].strip().startswith(mark) and lines[end].strip(" `~") == "":
+            return end
+    return len(lines)
+
+
+def _whole(lines: list[str], place: int) -> tuple[str, int]:
+    """The line at ``place`` with those that close its brackets or its formula, and what is next."""
+    text, end = lines[place], place + 1
+    while end < len(lines) and end - place < 12 and lines[end].strip():
+        if (
+            text.count("[") <= text.count("]")
+            and text.count("$$") % 2 == 0
+            and text.count(r"\begin{") <= text.count(r"\end{")
+        ):
+            break
+        text += " " + lines[end].strip()
+        end += 1
+    return text, end
+
+
+def _prose(line: int, text: str, names: Names) -> list[Verdict]:
+    found: list[Verdict] = []
+    text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>)\s+", "", text)
+    for sentence in _sentences(text):
+        if ZERO.search(sentence):
+            names.said.add("zero mean")
+        shapes, rest = check_shapes(line, sentence)
+        in_words = check_sentence(line, rest, names)
+        for pattern, other in _IS:
+            rest = re.sub(pattern, other, rest)
+        equations = check_line(line, rest, names) if not _spoken(in_words) else []
+        said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
+        found += said or check_rows(line, sentence, names)
+    return found
+
+
+def _spoken(verdicts: list[Verdict]) -> bool:
+    """Whether what is said in words is the equation itself."""
+    return any(verdict.status == "wrong" and "variance" in verdict.key for verdict in verdicts)
+
+
+def _sentences(text: str) -> list[str]:
+    return [
+        part
+        for part in re.split(r"(?<=[.!?])\s+(?=[A-Z\[(`$*x])|(?<=[。！？；])", text)
+        if part.strip()
+    ]

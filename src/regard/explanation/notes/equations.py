@@ -1,0 +1,376 @@
+"""Equations in a line: every side worked out, and compared with what is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+
+import numpy as np
+
+from regard.explanation.notes.algebra import (
+    Names,
+    Node,
+    NotUnderstood,
+    Parser,
+    literal,
+    names_of,
+    numbers_of,
+    value,
+)
+from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.mathtext import FUNCTIONS, plain
+from regard.explanation.numbers import written
+from regard.explanation.sheet import Floats
+
+LONE = re.compile(r"[A-Za-z_]\w*'?")
+SHORT = (
+    "a",
+    "A",
+    "I",
+    "is",
+    "so",
+    "we",
+    "of",
+    "to",
+    "in",
+    "or",
+    "if",
+    "as",
+    "by",
+    "at",
+    "it",
+    "be",
+    "an",
+    "on",
+    "do",
+)
+"""Words of prose that are as short as names."""
+
+
+ABOUT = re.compile(r"≈|≃|\\approx|~=|\babout\b|\broughly\b|约")
+
+
+def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> list[Verdict]:
+    """A verdict for each equation of ``text``; what is only defined is remembered in ``names``."""
+    found: list[Verdict] = []
+    about = ABOUT.search(text) is not None
+    for chain, said in chains(text) if prose else _statement(text):
+        verdict = _judge(line, chain, said, names, about)
+        if verdict:
+            found.append(verdict)
+    return found
+
+
+def _statement(text: str) -> Iterator[tuple[list[str], str]]:
+    """A line of code has no words around its equation."""
+    text = re.sub(r"(\w+)\.(sum|mean|max|min|var|std)\(\)", r"\2(\1)", plain(text))
+    text = re.sub(r"(\w+)\.(sum|mean|max|min|var|std)\(", r"\2(\1, ", text)
+    sides = [_unshield(side).strip() for side in re.split(r"(?<![<>!:=])=(?![=>])", _shield(text))]
+    if len(sides) > 1:
+        yield sides, _said(sides)
+
+
+def chains(text: str) -> Iterator[tuple[list[str], str]]:
+    """The sides of each equation in ``text``, cut from the words around it."""
+    # Wide gaps part the columns of a printed table.
+    for span in (span for part in re.split(r" {3,}|\t", text) for span in spans(plain(part))):
+        sides = re.split(r"(?<![<>!:=])=(?![=>])", _shield(span))
+        if len(sides) < 2:
+            continue
+        sides = [_unshield(side) for side in sides]
+        chain: list[str] = []
+        for index, side in enumerate(sides):
+            first, last = index == 0, index == len(sides) - 1
+            if first:
+                chain = [_tail(side)]
+                continue
+            head = _head(side)
+            chain.append(head)
+            if not last and head.strip() != side.strip():
+                yield chain, _said(chain)
+                chain = [_tail(side)]
+            elif last:
+                yield chain, _said(chain)
+
+
+def _shield(text: str) -> str:
+    """An ``=`` within brackets names an argument and is no equation."""
+    depth, out = 0, []
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        out.append("\x00" if letter == "=" and depth > 0 else letter)
+    return "".join(out)
+
+
+def _unshield(text: str) -> str:
+    return text.replace("\x00", "=")
+
+
+def spans(text: str) -> Iterator[str]:
+    """Pieces of a line that no sentence end or foreign word parts; Chinese words part them too."""
+    text = text.replace("$", " ").replace("`", " ").replace("\\", " ")
+    text = re.sub(r"\*\*|__(?=\w)", " ", text)
+    for piece in re.split(r"[^\x00-\x7f]+|[;:!?{}<>\"→]|\.(?=\s|$)|,(?=\s+[a-z]+\s+[a-z]+)", text):
+        if piece and "=" in piece:
+            yield piece
+
+
+def _said(chain: list[str]) -> str:
+    return " = ".join(side.strip() for side in chain if side.strip())
+
+
+def parsed(text: str) -> Node | None:
+    """The tree of ``text``, or None."""
+    try:
+        return Parser(text).whole()
+    except (NotUnderstood, RecursionError):
+        return None
+
+
+def _words(text: str) -> list[tuple[str, int, int]]:
+    """Words of prose: two letters or more that are no function and no likely name."""
+    found = []
+    for match in re.finditer(r"[A-Za-z_][\w']*", text):
+        word = match[0]
+        if word in FUNCTIONS or word in ("array", "tensor", "axis", "dim", "keepdims", "T"):
+            continue
+        prose = len(word) > 2 and word.islower() and "_" not in word and not re.search(r"\d", word)
+        article = word.lower() in SHORT and word != "A"
+        if word == "a":  # a vector's name, unless a noun follows
+            article = re.match(r"\s+[a-z]{2,}", text[match.end() :]) is not None
+        if prose or article or (len(word) > 2 and word.isalpha() and word[1:].islower()):
+            found.append((word, match.start(), match.end()))
+    return found
+
+
+def _tail(side: str) -> str:
+    """The longest end of ``side`` that is an expression."""
+    words = _words(side)
+    side = side[words[-1][2] :] if words else side
+    return _longest(side, from_left=False)
+
+
+def _head(side: str) -> str:
+    """The longest beginning of ``side`` that is an expression."""
+    words = _words(side)
+    side = side[: words[0][1]] if words else side
+    return _longest(side, from_left=True)
+
+
+def _longest(text: str, from_left: bool) -> str:
+    cuts = [m.start() for m in re.finditer(r"\s|,|\(|\[|$", text)]
+    if from_left:
+        candidates = (text[:cut] for cut in sorted({*cuts, len(text)}, reverse=True))
+    else:
+        candidates = (text[cut:].lstrip(", ") for cut in sorted({0, *cuts}))
+    for candidate in candidates:
+        clean = candidate.strip(" ,.")
+        if clean and parsed(clean) is not None:
+            return clean
+    return ""
+
+
+def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) -> Verdict | None:
+    """Compares each written number with what the sides before it come to."""
+    chain = [side for side in chain if side]
+    if len(chain) < 2 or all(LONE.fullmatch(side.strip()) for side in chain):
+        return None
+    nodes = [parsed(side) if side else None for side in chain]
+    if sum(node is not None for node in nodes) < 2 and not re.search(r"\d", said):
+        return None
+    values: list[Floats | None] = []
+    for node in nodes:
+        try:
+            values.append(None if node is None else value(node, names))
+        except NotUnderstood:
+            values.append(None)
+    literals = [None if node is None else literal(node) for node in nodes]
+    told = [i for i, found in enumerate(literals) if found is not None]
+    _define(chain, nodes, values, literals, names)
+    computed = [
+        i for i, v in enumerate(values)
+        if v is not None and nodes[i] is not None and literals[i] is None
+    ]  # fmt: skip
+    if not computed:
+        plain_definition = len(told) == 1 and len(chain) == 2 and _is_name(chain[0])
+        if plain_definition or not re.search(r"\d", said) or not told or not any(chain):
+            return None
+        if len(told) == len(chain) == 2 and not np.ndim(literals[0][0]):  # type: ignore[index]
+            return None  # "1 = 0.9" is a piece of something else
+        if len(told) >= 2 and len(told) == len(chain):
+            return _compare_literals(line, said, literals, told)
+        return Verdict(line, said, "unknown", "note.unknown")
+    if not told:
+        return _identity(line, said, values, computed)
+    return _compare(
+        line, said, [nodes[i] for i in computed], [literals[j] for j in told], names, about
+    )
+
+
+def _compare(
+    line: int,
+    said: str,
+    nodes: Sequence[Node | None],
+    targets: Sequence[tuple[Floats, Floats] | None],
+    names: Names,
+    about: bool,
+) -> Verdict:
+    """Every side that is computed against every number that is written."""
+    for node, target in product(nodes, targets):
+        assert node is not None
+        assert target is not None
+        if _other_convention(node, target[0]):
+            return Verdict(line, said, "unknown", "note.unknown")
+        wrong = differs(node, target, names, about)
+        if wrong is not None:
+            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(wrong, target[1])})
+    return Verdict(line, said, "right", "note.right")
+
+
+def _other_convention(node: Node, claimed: Floats) -> bool:
+    """PE(position, width) is a vector; one number of it was meant by another's PE(position, i)."""
+    return isinstance(node, tuple) and node[:2] == ("call", "PE") and claimed.ndim == 0
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z_]\w*'?(?:\([\w, ]*\))?", text.strip()) is not None
+
+
+def _define(
+    chain: list[str],
+    nodes: list[Node | None],
+    values: list[Floats | None],
+    literals: list[tuple[Floats, Floats] | None],
+    names: Names,
+) -> None:
+    """Remembers what a lone name stands for."""
+    for i, side in enumerate(chain):
+        name = side.strip()
+        if not LONE.fullmatch(name) or name in ("e", "T"):
+            continue
+        rest = [j for j in range(len(chain)) if j != i]
+        # What is computed is exact; what is only written is taken at its word.
+        source = next(
+            (j for j in rest if values[j] is not None and literals[j] is None
+             and not LONE.fullmatch(chain[j].strip())), None
+        )  # fmt: skip
+        written_out = next((j for j in rest if literals[j] is not None), None)
+        if source is not None:
+            if len(chain) == 2 and name in names.values and np.asarray(values[source]).ndim == 0:
+                nodes[i] = None  # "equal at n = 2d" tells nothing of this n
+                continue
+            names.values[name] = np.array(values[source])
+            names.units.pop(name, None)
+        elif written_out is not None:
+            found = literals[written_out]
+            assert found is not None
+            known = names.values.get(name)
+            if known is not None and known.ndim and known.shape == found[0].shape:
+                same = np.abs(known - found[0]) <= 0.5 * found[1] + 1e-9
+                if 2 * same.sum() >= same.size:  # the same again: a claim
+                    continue
+            names.values[name], names.units[name] = found
+        elif values[rest[0]] is None:
+            names.values.pop(name, None)  # it has become something that is not understood
+            continue
+        else:
+            continue
+        values[i] = nodes[i] = None
+
+
+def differs(
+    node: Node, target: tuple[Floats, Floats], names: Names, about: bool = False
+) -> Floats | None:
+    """The right value, where ``target`` is not ``node``'s as far as its digits go; else None."""
+    claimed, unit = target
+    exact = value(node, names)
+    if exact.shape != claimed.shape:
+        if exact.size == claimed.size:
+            exact = exact.reshape(claimed.shape)
+        else:
+            return exact
+    if close(claimed, exact, unit, about):
+        return None
+    # What stands in the sum may have been rounded itself.
+    sums_to_one = claimed.ndim == 0 and float(claimed) == 1
+    least = 1e-2 if sums_to_one or _has_weights(node, names) else 1e-3
+    slack = np.zeros(claimed.shape)
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+
+        def shake(number: Floats, one: Floats, random: np.random.Generator = random) -> Floats:
+            step = np.where(one <= least * 1.001, one, 0.0)
+            return np.asarray(number + step * random.choice([-0.5, 0.5], size=number.shape))
+
+        try:
+            moved = value(node, names, shake).reshape(claimed.shape)
+        except NotUnderstood:
+            return exact
+        slack = np.maximum(slack, np.abs(moved - exact))
+    within = np.abs(claimed - exact) <= 1.5 * slack + 0.5 * unit
+    return None if bool(within.all()) and bool((slack > 0).any()) else exact
+
+
+def _has_weights(node: Node, names: Names) -> bool:
+    """Whether numbers of two decimals in ``node`` sum to 1: weights, rounded for the reader."""
+    shares = [n.value for n in numbers_of(node) if n.unit == 0.01 and 0 <= n.value <= 1]
+    if len(shares) > 1 and any(
+        abs(sum(part) - 1) < 0.021 for size in range(2, len(shares) + 1)
+        for part in combinations(shares[:8], size)
+    ):  # fmt: skip
+        return True
+    return any(
+        array.ndim and bool((np.abs(array.sum(-1) - 1) < 0.021).all())
+        for array in (names.values[name] for name in names_of(node) if name in names.values)
+    )
+
+
+def close(claimed: Floats, exact: Floats, unit: Floats, about: bool = False) -> bool:
+    """Rounded or cut off at the last written digit; whole numbers must be exact, or nearly."""
+    whole = (unit == 1) & (np.abs(exact) < 1e3) & (not about)
+    tolerance = np.where(whole, 1e-9 + 1e-9 * np.abs(exact), 0.5 * unit * (1 + 1e-6) + 1e-12)
+    rounded = np.abs(claimed - exact) <= tolerance
+    cut = ~whole & (np.abs(np.trunc(exact / unit) * unit - claimed) < 1e-6 * unit)
+    return bool((rounded | cut).all())
+
+
+def _compare_literals(
+    line: int, said: str, literals: list[tuple[Floats, Floats] | None], told: list[int]
+) -> Verdict | None:
+    first = literals[told[0]]
+    assert first is not None
+    for j in told[1:]:
+        other = literals[j]
+        assert other is not None
+        if first[0].shape != other[0].shape:
+            return Verdict(line, said, "unknown", "note.unknown")
+        coarse = np.maximum(first[1], other[1])
+        if not bool((np.abs(first[0] - other[0]) <= coarse).all()):
+            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(*first)})
+    return Verdict(line, said, "right", "note.right")
+
+
+def _identity(
+    line: int, said: str, values: list[Floats | None], computed: list[int]
+) -> Verdict | None:
+    """Two computed sides, no number written out."""
+    if len(computed) < 2:
+        return None
+    first, second = (np.asarray(values[i]) for i in computed[:2])
+    if first.shape == second.shape and np.allclose(first, second, rtol=1e-6, atol=1e-9):
+        return Verdict(line, said, "right", "note.right")
+    return Verdict(
+        line, said, "wrong", "note.wrong", {"right": shown(first, np.full(first.shape, 1e-4))}
+    )
+
+
+def shown(exact: Floats, unit: Floats) -> str:
+    """The right value with a digit more than was claimed."""
+    smallest = float(np.min(unit)) if np.size(unit) else 1e-4
+    digits = int(np.clip(np.ceil(-np.log10(smallest)) + 1, 0, 6)) if smallest < 1 else 4
+    if exact.ndim == 0:
+        return written(float(exact), digits)
+    if exact.ndim == 1:
+        return "[" + ", ".join(written(float(x), digits) for x in exact) + "]"
+    return "[" + ", ".join(shown(row, unit) for row in exact) + "]"

@@ -1,0 +1,73 @@
+"""Mathematics as people write it, LaTeX, Unicode and NumPy, brought to one plain spelling."""
+
+from __future__ import annotations
+
+import re
+
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "eps", "η": "eta", "θ": "theta",
+    "λ": "lambda", "μ": "mu", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "ω": "omega",
+    "Σ": "Sum", "Δ": "Delta",
+}  # fmt: skip
+GREEK = {ord(letter): name for letter, name in _GREEK.items()}
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₙ", "0123456789ijkn")
+FUNCTIONS = (
+    "softmax", "exp", "sqrt", "sin", "cos", "tanh", "log", "ln", "sum", "mean", "max", "min",
+    "var", "std", "abs", "norm", "dot", "PE", "concat", "round",
+)  # fmt: skip
+_FONTS = "mathrm|operatorname|text|mathbf|boldsymbol|vec|mathit"
+_PLAIN = (
+    ("−", "-"), ("–", "-"), ("·", " * "), ("⋅", " * "), ("∙", " * "), ("×", " * "), ("÷", "/"),
+    ("≈", "="), ("≃", "="), ("（", "("), ("）", ")"), ("，", ", "), ("＝", "="), ("**", "^"),
+    ("\\cdot", " * "), ("\\times", " * "), ("\\approx", "="), ("\\left", ""), ("\\right", ""),
+    ("\\quad", " "), ("\\,", " "), ("\\;", " "), ("\\!", ""), ("\\pi", "pi"), ("π", "pi"),
+    ("\\lvert", "|"), ("\\rvert", "|"), ("\\top", "T"), ("ᵀ", "^T"), ("\\{", "["), ("\\}", "]"),
+    ("\\quad", " "), ("~", " ~ "),
+)  # fmt: skip
+
+
+def plain(text: str) -> str:
+    r"""``text`` with every mathematical sign in its plain spelling.
+
+    >>> plain(r"\frac{1}{\sqrt{2}} \approx 0.707")
+    '((1)/(sqrt(2))) = 0.707'
+    >>> plain("x₁·x₂ᵀ = √64"), plain("4nd²")
+    ('x1 * x2^T = sqrt(64)', '4nd^2')
+    """
+    text = _matrices(text)
+    text = re.sub(
+        r"\\(?:mathrm|operatorname|text|mathbf|boldsymbol|vec|mathit)\s*\{([^{}]*)\}", r"\1", text
+    )
+    for _ in range(4):  # from the inside out
+        text = re.sub(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", r"((\1)/(\2))", text)
+        text = re.sub(r"\\sqrt\s*\{([^{}]*)\}", r"sqrt(\1)", text)
+        text = re.sub(r"\^\{([^{}]*)\}", r"^(\1)", text)
+        text = re.sub(r"_\{([^{}]*)\}", r"_\1", text)
+    for sign, other in _PLAIN:
+        text = text.replace(sign, other)
+    text = re.sub(r"\^\((?:T|t)\)", "^T", text)
+    text = re.sub(r"\\sqrt\s*(\w+)", r"sqrt(\1)", text)
+    text = re.sub(r"根号(?:下)?\s*(?=[\w(])", "√", text)
+    text = re.sub(r"√\s*(\d+(?:\.\d+)?|[A-Za-z]\w*)", r"sqrt(\1)", text).replace("√(", "sqrt(")
+    text = re.sub(r"([⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)", lambda m: "^" + m[1].translate(SUPERSCRIPTS), text)
+    text = text.translate(SUBSCRIPTS).translate(GREEK)
+    text = re.sub(r"\b([xqkvoXQKVO])_(\d+)\b", r"\1\2", text)
+    text = re.sub(r"\\([a-zA-Z]+)", r" \1", text)
+    text = re.sub(r"\b(?:np|numpy|torch|math|F|nn|functional|linalg)\.(?=\w)", "", text)
+    return re.sub(r" {2,}", " ", text)
+
+
+def _matrices(text: str) -> str:
+    """LaTeX's matrices as lists of lists; a single row or column is a list."""
+
+    def lists(found: re.Match[str]) -> str:
+        rows = [row for row in re.split(r"\\\\", found[1]) if row.strip()]
+        cells = [[cell.strip() for cell in row.split("&")] for row in rows]
+        if len(cells) == 1:
+            return f"[{', '.join(cells[0])}]"
+        if all(len(row) == 1 for row in cells):
+            return f"[{', '.join(row[0] for row in cells)}]"
+        return "[" + ", ".join(f"[{', '.join(row)}]" for row in cells) + "]"
+
+    return re.sub(r"\\begin\{[pbv]?matrix\}(.*?)\\end\{[pbv]?matrix\}", lists, text, flags=re.S)

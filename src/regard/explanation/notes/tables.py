@@ -1,0 +1,172 @@
+"""Tables, and arrays that a note prints without saying what they are.
+
+A row of a table is an equation where its head or its first cell is an expression.  An array without
+an expression is compared with what can be computed from the vectors of the note: where most of its
+numbers are those of one such matrix, the others are wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from regard.core import formula
+from regard.explanation.notes.algebra import Names, NotUnderstood, Number, literal, value
+from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.equations import differs, parsed, shown
+from regard.explanation.notes.mathtext import plain
+from regard.explanation.numbers import written
+from regard.explanation.sheet import Floats
+
+_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])")
+
+
+def candidates(names: Names) -> Iterator[Floats]:
+    """The rows that self-attention of the note's vectors may show."""
+    inputs = [array for array in names.values.values() if array.ndim == 2 and array.size <= 400]
+    vectors = {
+        name: array
+        for name, array in names.values.items()
+        if array.ndim == 1 and re.fullmatch(r"[a-zA-Z]\d", name)
+    }
+    for letter in sorted({name[0] for name in vectors}):
+        group = [vectors[name] for name in sorted(vectors) if name[0] == letter]
+        if len(group) > 1 and len({len(vector) for vector in group}) == 1:
+            inputs.append(np.stack(group))
+    for x in inputs:
+        yield from _from(x)
+
+
+def _from(x: Floats) -> Iterator[Floats]:
+    if x.shape[0] > 12 or x.shape[1] > 64:
+        return
+    dots = x @ x.T
+    yield from dots
+    yield from dots @ x
+    yield dots.sum(1)
+    for scores in (dots, dots / x.shape[1] ** 0.5):
+        weights = np.asarray(formula.normalise(scores)[0])
+        yield from scores
+        yield from np.exp(scores)
+        yield from np.exp(scores - scores.max(1, keepdims=True))
+        yield from weights
+        yield from weights @ x
+    yield from x
+
+
+def check_block(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
+    """Rows that stand together: where one is a known row, another that nearly is one is wrong."""
+    known = any(v.status == "right" for line, text in rows for v in check_rows(line, text, names))
+    return [v for line, text in rows for v in check_rows(line, text, names, known=known)]
+
+
+def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> list[Verdict]:
+    """Numbers in a row, compared with what they may be; ``known``: others beside it are so.
+
+    Two numbers of two decimals may agree by chance, and then say nothing.
+    """
+    found = list(_NUMBER.finditer(plain(text)))
+    numbers = np.array([float(match[0]) for match in found])
+    units = np.array([10.0 ** -len(match[0].partition(".")[2]) for match in found])
+    if not 2 <= len(numbers) <= 12:
+        return []
+    said = text.strip(" |")
+    best: tuple[int, Floats] | None = None
+    for row in candidates(names):
+        if row.shape != numbers.shape:
+            continue
+        same = int((np.abs(numbers - row) <= 0.5 * units * (1 + 1e-6)).sum())
+        if best is None or same > best[0]:
+            best = (same, row)
+    if best is None:
+        return []
+    same, row = best
+    if same == len(numbers):
+        return [Verdict(line, said, "right", "note.right")]
+    digits = float(-np.log10(units).mean())
+    if same >= 2 and 3 * same >= 2 * len(numbers) and (known or same * digits >= 6):
+        digits = int(max(-np.log10(units).min(), 1)) + 1
+        right = ", ".join(written(float(number), digits) for number in row)
+        return [Verdict(line, said, "wrong", "note.wrong", {"right": right})]
+    return []
+
+
+def cells_of(text: str) -> list[str]:
+    """The cells of a table's row."""
+    return [cell.strip().strip("`$") for cell in text.strip().strip("|").split("|")]
+
+
+def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
+    """Every row of one table, its head first."""
+    if len(rows) < 2:
+        return []
+    head = cells_of(rows[0][1])
+    found: list[Verdict] = []
+    bare: list[tuple[int, str]] = []
+    for line, text in rows[1:]:
+        if re.fullmatch(r"[\s|:\-]+", text):
+            continue
+        cells = cells_of(text)
+        said = _by_head(line, head, cells, names) or _by_cells(line, cells, names)
+        found += said
+        if not said:
+            bare.append((line, text))
+    return sorted(found + check_block(bare, names), key=lambda verdict: verdict.line)
+
+
+def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list[Verdict]:
+    """Columns whose head is an expression in the names of other columns."""
+    local = Names(dict(names.values), dict(names.units))
+    told: dict[str, Floats] = {}
+    for name, cell in zip(head, cells, strict=False):
+        node = parsed(plain(cell))
+        found = node is not None and literal(node)
+        if found and found[0].ndim == 0 and re.fullmatch(r"[A-Za-z]\w*", plain(name).strip()):
+            told[plain(name).strip()] = found[0]
+    local.values |= told
+    verdicts = []
+    for name, cell in zip(head, cells, strict=False):
+        if plain(name).strip() in told:
+            continue
+        expression, node = parsed(plain(name)), parsed(plain(cell))
+        if expression is None or isinstance(expression, Number) or node is None:
+            continue
+        target = literal(node)
+        if target is None:
+            continue
+        try:
+            wrong = differs(expression, target, local, "≈" in name)
+        except NotUnderstood:
+            continue
+        said = f"{name} = {cell}  ({', '.join(f'{n} = {float(v):g}' for n, v in told.items())})"
+        verdicts.append(_verdict(line, said, wrong, target))
+    return verdicts
+
+
+def _by_cells(line: int, cells: list[str], names: Names) -> list[Verdict]:
+    """A cell with an expression, and the number in the next."""
+    for left, right in pairwise(cells):
+        expression, node = parsed(plain(left)), parsed(plain(right))
+        if expression is None or node is None or literal(expression) is not None:
+            continue
+        if re.fullmatch(r"\w+", plain(left).strip()):  # a row's name
+            continue
+        target = literal(node)
+        if target is None:
+            continue
+        try:
+            value(expression, names)
+            wrong = differs(expression, target, names, "≈" in right)
+        except NotUnderstood:
+            continue
+        return [_verdict(line, f"{left} = {right}", wrong, target)]
+    return []
+
+
+def _verdict(line: int, said: str, wrong: Floats | None, target: tuple[Floats, Floats]) -> Verdict:
+    if wrong is None:
+        return Verdict(line, said, "right", "note.right")
+    return Verdict(line, said, "wrong", "note.wrong", {"right": shown(wrong, target[1])})
