@@ -26,6 +26,7 @@ from regard.diagnosis.subject import to_numpy
         ("1.0 for valid keys and 0.0 for padded ones", "keep"),
         ("positions with False are ignored", "keep"),
         ("True positions must not be attended to", "drop"),
+        ("True for real tokens. Some have no real token at all (mask all False)", "keep"),
         ("nonzero entries are hidden", "drop"),
         ("0 where attention is allowed and -inf where not", "additive"),
         ("additive mask", "additive"),
@@ -97,6 +98,9 @@ def test_weights_have_roles(name: str, role: str | None):
 def test_intent_is_read():
     assert means_causal(Source(), "CausalSelfAttention")
     assert not means_causal(Source(docs=("Bidirectional, not causal.",)), "f")
+    code = "def attend(q, k, v, is_causal: bool = False):\n    return q"
+    assert not means_causal(Source(code, spans=((1, 2),)), "attend")
+    assert means_causal(Source("mask = np.tril(np.ones((n, n)))", spans=((1, 1),)), "f")
     assert stated_window(Source(docs=("n previous tokens and itself",))) == "before"
     assert stated_window(Source(docs=("n tokens, itself included",))) == "own"
 

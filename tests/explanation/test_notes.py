@@ -197,8 +197,11 @@ def test_no_text_makes_it_stumble(seed):
 
 def test_our_own_documentation_raises_no_alarm():
     root = Path(__file__).resolve().parents[2]
-    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
+    # These show faults: `regard check` and its pages.
+    faulty = [root / "docs" / "check.md", *root.glob("docs/faults/*.md")]
+    pages = {*root.glob("*.md"), *root.glob("docs/**/*.md")} - {*faulty}
     assert len(pages) > 20
+    assert fact_check(faulty[0].read_text(encoding="utf-8")).of("wrong")
     wrong = {page.name: fact_check(page.read_text(encoding="utf-8")).of("wrong") for page in pages}
     assert {name: verdicts for name, verdicts in wrong.items() if verdicts} == {}
 

@@ -67,12 +67,12 @@ def _action(clause: str) -> str | None:
     """Whether a clause speaks of keeping or of dropping."""
     drop = re.search(_DROP, clause, re.IGNORECASE)
     keep = re.search(_KEEP, clause, re.IGNORECASE)
-    if drop is None or keep is None:
-        return "drop" if drop else "keep" if keep else None
+    if keep is None:
+        return "drop" if drop else None
     if re.search(r"non-?pad|not pad|un-?masked|非填充", clause, re.IGNORECASE):
         return "keep"
     denied = re.search(r"(?:not|n't|no|never|不)\W*(?:\w+\W+){0,2}$", clause[: keep.start()])
-    return "drop" if denied or drop.start() <= keep.start() else "keep"
+    return "drop" if denied or (drop and drop.start() <= keep.start()) else "keep"
 
 
 def about_masks(source: Source, parameter: str) -> str:
@@ -108,6 +108,9 @@ def means_causal(source: Source, name: str) -> bool:
     """Whether the name, the prose or the code itself says that the future is hidden."""
     text = f"{name}\n{source.prose}"
     if re.search(_NOT_CAUSAL, text, re.IGNORECASE):
+        return False
+    # A parameter that turns it on is off where nobody gives it.
+    if re.search(r"\b(?:is_)?causal\w*\s*(?::\s*bool\s*)?=\s*False\b", source.joined):
         return False
     if re.search(_CAUSAL, re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text), re.IGNORECASE):
         return True
