@@ -131,8 +131,13 @@ def fewer_queries(judge: Judge, base: Base, rule: Mapping[str, Any] | None) -> H
     wrong = far(compute(setup.case, {**steps, "rule": "top-left"}))
     if right <= 1e-6 or wrong >= 1e-8 or subject.source.says(r"top-?left|square|左上"):
         return None
-    plain = re.search(r"is_causal\s*=", subject.source.joined)
-    if plain and not subject.source.says(r"cache|decod|past|缓存|增量"):
+    code, cached = subject.source.joined, subject.source.says(r"cache|decod|past|缓存|增量")
+    if re.search(r"is_causal\s*=", code) and not cached:
         return None  # torch's own rule, which is the top left by its word
+    if (
+        not re.search(r"\b(?:k\w*|memory|past\w*)\.(?:shape|size)|\blen\(k|[,(]\s*S\b", code)
+        and not cached
+    ):
+        return None  # one length alone is read: fewer queries than keys are not its use
     values = {"queries": 3, "keys": 7}
     return Hit("causal-misaligned", False, "check.evidence-misaligned", values, wrong, right)
