@@ -13,6 +13,17 @@ from regard._errors import UserError
 from regard.recording import shelf
 from regard.recording.models import load
 
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "vocab_size": 99,
+}
+"""The sizes of a model of transformers that is made in no time."""
+GROUPED = {**SMALL, "num_key_value_heads": 2, "head_dim": 8}
+"""The same with heads that share a key head."""
+
 
 def silent(_: str) -> None:
     """A stage that nobody waits for."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import regard
-from small import need_package
+from small import SMALL, need_package
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -18,13 +18,6 @@ from regard.nn import Cache, Encoder, LanguageModel, Seq2Seq, generate  # noqa: 
 from regard.nn.conversion.transformers import from_transformers, to_transformers  # noqa: E402
 from regard.recording import shelf  # noqa: E402
 
-SMALL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "vocab_size": 99,
-}
 GROUPED = {**SMALL, "num_key_value_heads": 2}
 SEQ2SEQ = {
     "d_model": 32,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import regard
-from small import need_package
+from small import GROUPED, SMALL, need_package
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -16,14 +16,6 @@ from regard.recording import shelf  # noqa: E402
 from regard.recording.interface import Seen, _rule_of, attention, mask  # noqa: E402
 from regard.rules.masks import Keep  # noqa: E402
 
-SMALL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "vocab_size": 99,
-}
-GROUPED = {**SMALL, "num_key_value_heads": 2, "head_dim": 8}
 DECODERS: dict[str, Any] = {
     "Llama": GROUPED,
     "Mistral": {**GROUPED, "sliding_window": 5},

@@ -13,19 +13,11 @@ from regard.recording import shelf
 from regard.recording.recording import Recording
 from regard.rules.masks import Keep, Spans
 from regard.rules.scores import Relative
-from small import need_package
+from small import GROUPED, SMALL, need_package
 
 torch = pytest.importorskip("torch", reason="needs torch")
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 
-SMALL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "vocab_size": 99,
-}
-GROUPED = {**SMALL, "num_key_value_heads": 2, "head_dim": 8}
 SEQ2SEQ = {
     "d_model": 32,
     "encoder_layers": 2,

@@ -251,10 +251,11 @@ def check(
         call.__dict__.update(q=q, k=k, v=v)
         return call
     call = _checked(q, k, v, mask, bias, scale, softcap, sink, start, dropout)
-    plain = call.mask is None or not (flatten(call.mask).arrays or flatten(call.mask).functions)
+    rule = None if call.mask is None else flatten(call.mask)
+    plain = rule is None or not (rule.arrays or rule.functions)
     if form and type(start) in _STARTS and plain and call.sizes.T <= _LONG:
-        while len(_KNOWN) >= _MANY:
-            _KNOWN.pop(next(iter(_KNOWN)), None)
+        for oldest in list(_KNOWN)[: max(0, len(_KNOWN) + 1 - _MANY)]:  # other threads add too
+            _KNOWN.pop(oldest, None)
         kept = replace(call, q=None, k=None, v=None)
         kept.__dict__["sizes"] = call.sizes
         _KNOWN[form] = kept

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from regard._errors import ValueRangeError
@@ -204,6 +203,7 @@ class EncoderBlock(nn.Module):
 
     Source: Vaswani et al. 2017, section 3.1; norms first: Xiong et al. 2020.
 
+    >>> import torch
     >>> EncoderBlock(8, 2)(torch.zeros(1, 3, 8)).shape
     torch.Size([1, 3, 8])
     """
@@ -286,7 +286,7 @@ class DecoderBlock(nn.Module):
         positions: Tensor | None = None,
         cache: tuple[Cache, Memory] | None = None,
     ) -> Tensor:
-        """X (B, T, C) and memory (B, S, C) → (B, T, C)."""
+        """``x`` (B, T, C) and ``memory`` (B, S, C) → (B, T, C)."""
         past, seen = (None, None) if cache is None else cache
         x = self.attention_residual(
             x,
@@ -295,14 +295,3 @@ class DecoderBlock(nn.Module):
         x = self.cross_residual(x, lambda x: self.cross(x, memory, mask=memory_mask, cache=seen))
         out: Tensor = self.feed_forward_residual(x, self.feed_forward)
         return out
-
-
-def stack_bias(relative: nn.Module | None) -> Any:
-    """What a stack's layers share."""
-    return None if relative is None else relative()
-
-
-def embedded(tokens: nn.Embedding, ids: Tensor, scale: float) -> Tensor:
-    """The vectors of ``ids``."""
-    vectors: Tensor = tokens(ids)
-    return vectors if scale == 1 else vectors * torch.tensor(scale, dtype=vectors.dtype)

@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.nn.blocks import ORIGINAL, DecoderBlock, EncoderBlock, Style, embedded, stack_bias
+from regard.nn.blocks import ORIGINAL, DecoderBlock, EncoderBlock, Style
 from regard.nn.cache import Cache, Memory, StaticCache
 from regard.rules.make import causal
 from regard.rules.masks import Mask
 
 
 class Stack(nn.Module):
-    """Embeddings, blocks, and a last norm: what encoders and decoders share."""
+    """Embeddings, blocks, and a last norm: what encoders and decoders share.
+
+    Args:
+        vocabulary: how many tokens there are.
+        width, heads, layers, hidden: the sizes; hidden is 4 · width unless given.
+        style: how it is built.
+        mask: of every layer's self-attention, such as ``window(before=64, after=64)``.
+        key_heads, head_width, dropout: as in ``EncoderBlock``.
+        tokens: an embedding to share with another stack.
+    """
+
+    kind: ClassVar[type[EncoderBlock] | type[DecoderBlock]]
+    """What it is stacked from."""
+    always: ClassVar[Mask | None] = None
+    """Joined to the mask of every self-attention."""
 
     def __init__(
         self,
         vocabulary: int,
-        width: int,
-        heads: int,
-        blocks: list[Any],
-        style: Style,
-        dropout: float,
+        width: int = 512,
+        heads: int = 8,
+        layers: int = 6,
+        hidden: int | None = None,
+        *,
+        style: Style = Style(),  # noqa: B008 - it is frozen
+        mask: Mask | None = None,
+        key_heads: int | None = None,
+        head_width: int | None = None,
+        dropout: float = 0.0,
         tokens: nn.Embedding | None = None,
     ) -> None:
         super().__init__()
+        if self.always is not None:
+            mask = self.always if mask is None else self.always & mask
+        blocks = [
+            self.kind(
+                width,
+                heads,
+                hidden,
+                style=style,
+                mask=mask,
+                key_heads=key_heads,
+                head_width=head_width,
+                dropout=dropout,
+            )
+            for _ in range(layers)
+        ]
         self.tokens = tokens or nn.Embedding(vocabulary, width)
         if tokens is None:
             nn.init.normal_(self.tokens.weight, std=width**-0.5)
@@ -44,7 +78,9 @@ class Stack(nn.Module):
         self, ids: Tensor, positions: Tensor | None, start: int, segments: Tensor | None = None
     ) -> Tensor:
         """(B, T) → (B, T, C)."""
-        x = embedded(self.tokens, ids, self.scale)
+        x: Tensor = self.tokens(ids)
+        if self.scale != 1:
+            x = x * torch.tensor(self.scale, dtype=x.dtype)
         if self.segments is not None:
             x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
         if self.positions is not None:
@@ -52,51 +88,22 @@ class Stack(nn.Module):
         out: Tensor = self.dropout(self.embedding_norm(x))
         return out
 
+    def bias(self) -> Any:
+        """What is added to the scores of every layer."""
+        return None if self.relative is None else self.relative()
+
 
 class Encoder(Stack):
     """Reads a whole text: each token's vector, knowing all the others.
 
-    Args:
-        vocabulary: how many tokens there are.
-        width, heads, layers, hidden: the sizes; hidden is 4 · width unless given.
-        style: how it is built.
-        mask: of every layer, such as ``causal()`` or ``window(before=64, after=64)``.
-        key_heads, head_width, dropout: as in ``EncoderBlock``.
+    Arguments as ``Stack``.
 
     Shapes: ids (B, T) → (B, T, C); ``mask=lengths(n)`` where texts are padded.
 
     Source: Vaswani et al. 2017, section 3.1; Devlin et al. 2019 (BERT).
     """
 
-    def __init__(
-        self,
-        vocabulary: int,
-        width: int = 512,
-        heads: int = 8,
-        layers: int = 6,
-        hidden: int | None = None,
-        *,
-        style: Style = Style(),  # noqa: B008 - it is frozen
-        mask: Mask | None = None,
-        key_heads: int | None = None,
-        head_width: int | None = None,
-        dropout: float = 0.0,
-        tokens: nn.Embedding | None = None,
-    ) -> None:
-        blocks = [
-            EncoderBlock(
-                width,
-                heads,
-                hidden,
-                style=style,
-                mask=mask,
-                key_heads=key_heads,
-                head_width=head_width,
-                dropout=dropout,
-            )
-            for _ in range(layers)
-        ]
-        super().__init__(vocabulary, width, heads, blocks, style, dropout, tokens)
+    kind = EncoderBlock
 
     def forward(
         self,
@@ -109,7 +116,7 @@ class Encoder(Stack):
     ) -> Tensor:
         """The last vectors; ``segments`` (B, T) are the kinds of segments, 0 unless given."""
         start = 0 if cache is None else cache[0].length
-        x, bias = self.embed(ids, positions, start, segments), stack_bias(self.relative)
+        x, bias = self.embed(ids, positions, start, segments), self.bias()
         for i, block in enumerate(self.blocks):
             past = None if cache is None else cache[i]
             x = block(x, mask, bias=bias, positions=positions, cache=past)
@@ -120,39 +127,13 @@ class Encoder(Stack):
 class Decoder(Stack):
     """Writes a text, token by token, with an eye on another that an encoder has read.
 
-    Arguments as ``Encoder``; the self-attention is causal.
+    Arguments as ``Stack``; the self-attention is causal.
 
     Source: Vaswani et al. 2017, section 3.1.
     """
 
-    def __init__(
-        self,
-        vocabulary: int,
-        width: int = 512,
-        heads: int = 8,
-        layers: int = 6,
-        hidden: int | None = None,
-        *,
-        style: Style = Style(),  # noqa: B008 - it is frozen
-        key_heads: int | None = None,
-        head_width: int | None = None,
-        dropout: float = 0.0,
-        tokens: nn.Embedding | None = None,
-    ) -> None:
-        blocks = [
-            DecoderBlock(
-                width,
-                heads,
-                hidden,
-                style=style,
-                mask=causal(),
-                key_heads=key_heads,
-                head_width=head_width,
-                dropout=dropout,
-            )
-            for _ in range(layers)
-        ]
-        super().__init__(vocabulary, width, heads, blocks, style, dropout, tokens)
+    kind = DecoderBlock
+    always = causal()
 
     def forward(
         self,
@@ -166,7 +147,7 @@ class Decoder(Stack):
     ) -> Tensor:
         """The last vectors, from ids (B, T) and what was read, (B, S, C)."""
         start = 0 if cache is None else cache[0][0].length
-        x, bias = self.embed(ids, positions, start), stack_bias(self.relative)
+        x, bias = self.embed(ids, positions, start), self.bias()
         for i, block in enumerate(self.blocks):
             past = None if cache is None else cache[i]
             x = block(x, memory, mask, memory_mask, bias=bias, positions=positions, cache=past)
@@ -196,7 +177,7 @@ class Output(nn.Module):
 class LanguageModel(nn.Module):
     """Says for each place of a text how likely each token is to come next.
 
-    Arguments as ``Encoder``; its blocks are causal.
+    Arguments as ``Stack``; its blocks are causal.
 
     Shapes: ids (B, T) → logits (B, T, vocabulary).
 
