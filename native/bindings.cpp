@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "ask.h"
 #include "run.h"
 #include "threads.h"
 
@@ -45,9 +46,8 @@ regard::Array array(Reader& in, int leads, int64_t size) {
   return a;
 }
 
-void attend(const nb::tuple& numbers, double scale, double softcap, double kept) {
+regard::Call call_of(Reader& in, double scale, double softcap, double kept) {
   regard::Call c;
-  Reader in(numbers);
   c.dtype = static_cast<regard::Dtype>(in.next());
   c.leads = static_cast<int>(in.next());
   if (c.leads > regard::MAX_LEAD) throw std::invalid_argument("too many leading axes");
@@ -83,12 +83,69 @@ void attend(const nb::tuple& numbers, double scale, double softcap, double kept)
     c.bias[i].dtype = static_cast<regard::Dtype>(in.next());
     c.bias[i].array = array(in, c.leads, regard::size_of(c.bias[i].dtype));
   }
-  if (!in.done()) throw std::invalid_argument("too many numbers");
   c.scale = scale;
   c.softcap = softcap;
   c.kept = kept;
+  return c;
+}
+
+void attend(const nb::tuple& numbers, double scale, double softcap, double kept) {
+  Reader in(numbers);
+  const regard::Call call = call_of(in, scale, softcap, kept);
+  if (!in.done()) throw std::invalid_argument("too many numbers");
   nb::gil_scoped_release release;
-  regard::run(c);
+  regard::run(call);
+}
+
+int how_many(Reader& in) {
+  const int64_t n = in.next();
+  if (n > regard::MAX_ASKED) throw std::invalid_argument("too many questions of a kind");
+  return static_cast<int>(n);
+}
+
+void ask(const nb::tuple& numbers, const nb::tuple& asked, double scale, double softcap) {
+  Reader in(numbers);
+  const regard::Call call = call_of(in, scale, softcap, 1);
+  if (!in.done()) throw std::invalid_argument("too many numbers");
+  regard::Ask a;
+  Reader more(asked);
+  a.lse = more.pointer<char>();
+  a.entropy = more.pointer<char>();
+  a.received = more.pointer<double>();
+  a.distance = more.pointer<double>();
+  a.strongest_count = how_many(more);
+  for (int i = 0; i < a.strongest_count; ++i) {
+    a.strongest[i].k = more.next();
+    a.strongest[i].weights = more.pointer<char>();
+    a.strongest[i].keys = more.pointer<int64_t>();
+  }
+  a.share_count = how_many(more);
+  for (int i = 0; i < a.share_count; ++i) {
+    a.share[i].runs = more.pointer<const int64_t>();
+    a.share[i].count = more.next();
+    a.share[i].out = more.pointer<char>();
+  }
+  a.entries_count = how_many(more);
+  for (int i = 0; i < a.entries_count; ++i) {
+    a.entries[i].keys = more.pointer<const int64_t>();
+    a.entries[i].count = more.next();
+    a.entries[i].out = more.pointer<char>();
+  }
+  a.picture_count = how_many(more);
+  for (int i = 0; i < a.picture_count; ++i) {
+    regard::Picture& p = a.picture[i];
+    p.largest = more.next() != 0;
+    p.first_row = more.next();
+    p.last_row = more.next();
+    p.block_rows = more.next();
+    p.first_key = more.next();
+    p.last_key = more.next();
+    p.block_keys = more.next();
+    p.out = more.pointer<double>();
+  }
+  if (!more.done()) throw std::invalid_argument("too many numbers");
+  nb::gil_scoped_release release;
+  regard::ask(call, a);
 }
 
 }  // namespace
@@ -96,6 +153,7 @@ void attend(const nb::tuple& numbers, double scale, double softcap, double kept)
 NB_MODULE(_native, m) {
   m.doc() = "The C++ engine.";
   m.def("attend", &attend);
+  m.def("ask", &ask);
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const regard::Level* const* l = regard::levels(); *l; ++l) names.emplace_back((*l)->name);

@@ -41,6 +41,8 @@ struct Job {
   __attribute__((always_inline)) int64_t pieces() const { return strips() * cut.parts; }
 };
 
+struct Ask;
+
 struct Level {
   const char* name;
   size_t scratch;  // bytes that each thread needs
@@ -49,6 +51,11 @@ struct Level {
   void (*pack)(const Job&, int64_t head, int64_t panel, int64_t panels);
   void (*compute)(const Job&, int64_t piece, char* scratch);
   void (*merge)(const Job&, int64_t strip);
+  // The same for what is asked of the weights (ask.h): its totals are merged head by head.
+  Cut (*cut_asked)(const Call&);
+  size_t (*scratch_asked)(const Call&, const Ask&);
+  void (*answer)(const Job&, const Ask&, int64_t piece, char* scratch);
+  void (*merge_totals)(const Job&, const Ask&, int64_t head);
 };
 
 }  // namespace regard

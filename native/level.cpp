@@ -1,5 +1,5 @@
 // A dispatch level: compiled once for each set of instructions, with REGARD_LEVEL as its name.
-#include "plain.h"
+#include "asked_plain.h"
 
 #define REGARD_TEXT(name) #name
 #define REGARD_NAME(name) REGARD_TEXT(name)
@@ -90,8 +90,38 @@ static void compute_piece(const Job& job, int64_t piece, char* scratch) {
   by_kind(job.call, [&](auto kind) { compute<decltype(kind)>(job, piece, scratch); });
 }
 
+// A piece of work of questions is some strips of a head's rows, so that few pieces add up totals
+// apart from one another; or all rows of a key head's few queries.
+static Cut cut_asked(const Call& call) {
+  Cut c = cut(call);
+  int64_t height = 1;
+  by_kind(call, [&](auto kind) { height = strip_height<decltype(kind)>(call); });
+  const bool stacked = c.segment_rows > call.T;
+  const int64_t wanted = stacked ? 1 : pieces_of(MANY_PIECES, call.B * call.G * c.segments);
+  c.strip_rows = pieces_of(pieces_of(c.segment_rows, wanted), height) * height;
+  c.strips = stacked ? 1 : pieces_of(c.segment_rows, c.strip_rows);
+  if (stacked) c.strip_rows = c.segment_rows;
+  c.parts = 1;
+  c.part_keys = at_least(call.S, 1);
+  return c;
+}
+
+static size_t scratch_asked(const Call& call, const Ask& asked) {
+  size_t size = plain_desk(call, asked, nullptr, nullptr);
+  if (call.dtype != Dtype::f64)
+    by_kind(call, [&](auto kind) { size = Desk().lay_out<decltype(kind)>(call, asked, nullptr); });
+  return size;
+}
+
+static void answer_piece(const Job& job, const Ask& asked, int64_t piece, char* scratch) {
+  if (job.call.dtype == Dtype::f64) return plain_answer(job, asked, piece, scratch);
+  [[maybe_unused]] const SmallIsZero quick;
+  by_kind(job.call, [&](auto kind) { answer<decltype(kind)>(job, asked, piece, scratch); });
+}
+
 extern const Level level;
 const Level level = {REGARD_NAME(REGARD_LEVEL), sizeof(Scratch), cut,        begin,
-                     pack,                      compute_piece,   merge_strip};
+                     pack,                      compute_piece,   merge_strip, cut_asked,
+                     scratch_asked,             answer_piece,    merge_totals};
 
 }  // namespace regard::REGARD_LEVEL

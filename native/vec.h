@@ -36,6 +36,8 @@ REGARD_INLINE F div(F a, F b) { return _mm512_div_ps(a, b); }
 REGARD_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 REGARD_INLINE F larger(F a, F b) { return _mm512_max_ps(a, b); }
 REGARD_INLINE F smaller(F a, F b) { return _mm512_min_ps(a, b); }
+// A bit for each number of x that is greater than that of bar.
+REGARD_INLINE unsigned above(F x, F bar) { return _mm512_cmp_ps_mask(x, bar, _CMP_GT_OQ); }
 REGARD_INLINE float largest(F x) { return _mm512_reduce_max_ps(x); }
 REGARD_INLINE float total(F x) { return _mm512_reduce_add_ps(x); }
 // Fraction and floor take care of every case: 2^−∞ = 0, 2^∞ = ∞, NaN stays NaN.
@@ -109,6 +111,9 @@ REGARD_INLINE F div(F a, F b) { return _mm256_div_ps(a, b); }
 REGARD_INLINE F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
 REGARD_INLINE F larger(F a, F b) { return _mm256_max_ps(a, b); }
 REGARD_INLINE F smaller(F a, F b) { return _mm256_min_ps(a, b); }
+REGARD_INLINE unsigned above(F x, F bar) {
+  return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(x, bar, _CMP_GT_OQ)));
+}
 REGARD_INLINE F whole(F x) { return _mm256_floor_ps(x); }
 REGARD_INLINE F fraction(F x) { return sub(x, whole(x)); }
 // p · 2^floor(x) for x above −127 and p from 1 up to 2; 0 for less.

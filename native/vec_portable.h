@@ -25,6 +25,10 @@ REGARD_INLINE F div(F a, F b) { return a / b; }
 REGARD_INLINE F fma(F a, F b, F c) { return a * b + c; }
 REGARD_INLINE F larger(F a, F b) { return a > b ? a : b; }  // b if either is NaN
 REGARD_INLINE F smaller(F a, F b) { return a < b ? a : b; }
+REGARD_INLINE unsigned above(F x, F bar) {
+  const Signed found = x > bar;  // a comparison that holds is −1
+  return (found[0] & 1) | (found[1] & 2) | (found[2] & 4) | (found[3] & 8);
+}
 REGARD_INLINE float largest(F x) {
   float a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
   return a > b ? a : b;

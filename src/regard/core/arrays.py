@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from regard._shapes import Array, array_namespace, device, dtype_name
 
 
@@ -36,3 +38,12 @@ def sink_weight(sink: Array | None, lse: Array) -> Array | None:
 def accumulator(xp: Any, array: Array) -> Any:
     """The dtype that sums are made in: float64 for float64, else float32."""
     return xp.float64 if dtype_name(array) == "float64" else xp.float32
+
+
+def address(array: Array) -> int:
+    """Where the numbers of a NumPy array or a torch tensor on a CPU begin; never 0."""
+    if isinstance(array, np.ndarray):
+        at: int = array.__array_interface__["data"][0]
+    else:
+        at = array.data_ptr()
+    return at or 64  # 0 would mean that there is no such array

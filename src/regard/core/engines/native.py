@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._shapes import Array, count, dtype_name
+from regard.core.arrays import accumulator, address
+from regard.core.asked import MOST, Answers
 from regard.core.call import Call
 from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.masks import Keep
@@ -50,10 +52,7 @@ def refuses(call: Call, want: str) -> str | None:
     q = call.q
     if not (q.device.type == "cpu" if call.is_torch else isinstance(q, np.ndarray)):
         return "it takes NumPy arrays and torch tensors on a CPU"
-    if want == "weights":
-        return "it answers no questions about weights"
-    assert call.v is not None, "only weights come without values"
-    if max(q.shape[-1], call.v.shape[-1]) > WIDEST:
+    if max(a.shape[-1] for a in (q, call.v) if a is not None) > WIDEST:
         return f"it takes heads of width {WIDEST} at most"
     if len(call.sizes.lead) > AXES:
         return f"it takes {AXES} leading axes at most"
@@ -89,8 +88,10 @@ def set_threads(n: int | None) -> None:
 
 
 def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
-    """The output, lse, or both."""
+    """Every reducer's arrays; the output, lse or both where there are values."""
     wanted = [type(reducer) for reducer in reducers]
+    if not {Mixed, Lse}.issuperset(wanted) or Mixed not in wanted:
+        return _ask(call, reducers)
     sizes, (q, k, v) = call.sizes, map(_contiguous, (call.q, call.k, call.v))
     code, E = CODES[dtype_name(q)], v.shape[-1]
     output = _empty(q, (*q.shape[:-1], E), q.dtype) if Mixed in wanted else None
@@ -111,6 +112,27 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
         _native.attend(numbers, call.scale, call.softcap or 0.0, 1 / (1 - call.dropout))
     both = {Mixed: output, Lse: None if lse is None else lse[..., 0]}
     return [both[kind] for kind in wanted]
+
+
+def _ask(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
+    """The answers to questions, so many of them in one pass over the weights as go into it."""
+    sizes, (q, k) = call.sizes, map(_contiguous, (call.q, call.k))
+    wide = accumulator(call.xp, q)
+    found: list[Array] = []
+    for n in range(0, len(reducers), MOST):
+        answers = Answers(call, reducers[n : n + MOST])
+        asked = answers.numbers()
+        for rows, seen in _strips(call):
+            begin, part = rows.start, _Part(call, rows)
+            numbers = (
+                *(CODES[dtype_name(q)], len(sizes.lead), *sizes.lead, sizes.H, sizes.G),
+                *(rows.stop - begin, sizes.S, sizes.D, 0, *_place(q, begin), *_place(k)),
+                *(0, 0, 0, *part.sink(wide), *part.ranges(), *part.broadcast(seen)),
+                *(0, 0, sizes.T, begin, 1, *part.biases()),
+            )
+            _native.ask(numbers, asked, call.scale, call.softcap or 0.0)
+        found += answers.arrays()
+    return found
 
 
 def _empty(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -141,34 +163,34 @@ def _place(array: Array | None, row: int = 0) -> tuple[int, ...]:
     if array is None:
         return (0,)
     steps = _steps(array)
-    address = _address(array)
-    return (address + row * steps[-2] * array.itemsize if row else address, *steps)
-
-
-def _address(array: Array) -> int:
-    if isinstance(array, np.ndarray):
-        address = array.__array_interface__["data"][0]
-    else:
-        address = array.data_ptr()
-    return address or 64  # 0 would mean that there is no such array
+    begin = address(array)
+    return (begin + row * steps[-2] * array.itemsize if row else begin, *steps)
 
 
 def _strips(call: Call) -> Iterable[tuple[slice, Array | None]]:
     """All rows at once, or, where a mask is no ranges, some rows and what they may see."""
     every = slice(0, call.sizes.T)
-    if call.mask is None or call.ranges is not None:
-        return ((every, None),)
-    if isinstance(call.mask, Keep):
-        return ((every, call.seen(call.frame)),)
-    return _evaluated(call)
+    hides = call.mask is not None and call.ranges is None
+    if _picked_lines(call) or (hides and not isinstance(call.mask, Keep)):
+        return _evaluated(call, hides)
+    return ((every, call.seen(call.frame) if hides else None),)
 
 
-def _evaluated(call: Call) -> Iterator[tuple[slice, Array | None]]:
+def _evaluated(call: Call, hides: bool) -> Iterator[tuple[slice, Array | None]]:
     sizes = call.sizes
     height = max(1, MASK // max(1, sizes.rows * sizes.S))
     for top in range(0, max(sizes.T, 1), height):
         rows = slice(top, min(top + height, sizes.T))
-        yield rows, call.seen(call.frame.cut(rows, call.frame.keys))
+        yield rows, call.seen(call.frame.cut(rows, call.frame.keys)) if hides else None
+
+
+def _picked_lines(call: Call) -> bool:
+    """Whether a score of the distance is asked for at queries that are not one after another."""
+    return (
+        call.frame.order is not None
+        and call.bias is not None
+        and any(not isinstance(part, Dense) for part in _parts(call.bias))
+    )
 
 
 def _parts(score: Score) -> list[Score]:
@@ -189,8 +211,8 @@ class _Part:
             return (0,)
         self.alive.append(array)
         steps = [0 if n == 1 else s for n, s in zip(array.shape, _steps(array), strict=True)]
-        address = _address(array) + (self.rows.start * steps[-2] * array.itemsize if rows else 0)
-        return (address, *[0] * (len(self.call.sizes.lead) + 3 - len(steps)), *steps)
+        begin = address(array) + (self.rows.start * steps[-2] * array.itemsize if rows else 0)
+        return (begin, *[0] * (len(self.call.sizes.lead) + 3 - len(steps)), *steps)
 
     def sink(self, wide: Any) -> tuple[int, ...]:
         """One logit a head, (…, H)."""
@@ -203,7 +225,9 @@ class _Part:
         bounds = self.call.bounds
         if bounds is None:
             return (0, 0)
-        if bounds.start.shape[-2] != self.rows.stop - self.rows.start:
+        if self.call.frame.order is not None:
+            bounds = bounds.take(self.call.frame.order[self.rows])
+        elif bounds.start.shape[-2] != self.rows.stop - self.rows.start:
             bounds = bounds.take(self.rows)
         self.alive.append(bounds)
         first, last, r, *steps = bounds.lies
@@ -221,6 +245,10 @@ class _Part:
                 array = part.array
                 code = CODES[dtype_name(array)]
                 found += [code, *self.broadcast(array, rows=array.shape[-2] > 1)]
+            elif self.call.frame.order is not None:
+                frame = self.call.frame.cut(self.rows, self.call.frame.keys)
+                array = _contiguous(part.over(frame, accumulator(frame.xp, self.call.q)))
+                found += [CODES[dtype_name(array)], *self.broadcast(array)]
             else:
                 found += self._line(part)
         return tuple(found)
@@ -231,8 +259,8 @@ class _Part:
         start = np.asarray(frame.start, dtype=np.int64)[..., None]
         far: NDArray[np.int64] = np.arange(1 - T, max(S, 1 - T)) - start
         line = _contiguous(score.line(frame, far))
-        address, *steps = self.broadcast(line[..., None, :])
+        begin, *steps = self.broadcast(line[..., None, :])
         if T + S > 2:
             steps[-2:] = [-1, 1]
-        address += (T - 1 - self.rows.start) * line.itemsize
-        return [CODES[dtype_name(line)], address, *steps]
+        begin += (T - 1 - self.rows.start) * line.itemsize
+        return [CODES[dtype_name(line)], begin, *steps]

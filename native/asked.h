@@ -1,0 +1,393 @@
+// Questions to the weights, in the tile loop: scores are made once, and weights kept for a strip.
+//
+// A strip is some rows by all keys that they may see.  A tile of it leaves its weights in units of
+// its own: e = 2^(score − the row's greatest in this tile), of which no more than the sums are
+// known yet.  When the strip is through, each row's normaliser is known and so is, for each of its
+// tiles, the one factor that makes weights of e; what is asked of the weights is then read from the
+// strip, which is still in the cache.  So one product answers everything, whether or not a
+// normaliser is known beforehand.
+#pragma once
+#include "strip.h"
+#include "fold.h"
+
+namespace regard::REGARD_LEVEL {
+
+constexpr int64_t STRIP_BYTES = 1 << 20;  // of weights, that they stay in the second-level cache
+constexpr int64_t FEWEST_ROWS = 28;       // that share a reading of the keys all the same
+constexpr int64_t MANY_PIECES = 64;       // pieces of work to cut a call into
+
+template <class Kind>
+REGARD_INLINE int64_t strip_height(const Call& call) {
+  const int64_t fit = STRIP_BYTES / 4 / at_least(call.S, 1) / Kind::M;
+  return Kind::M * at_most(at_least(fit, pieces_of(FEWEST_ROWS, Kind::M)), MOST_ROWS / Kind::M);
+}
+
+// A thread's memory for a strip, laid out anew for each piece of work.
+struct Desk {
+  float *q, *s;          // packed queries, and the scores of a tile
+  Row* rows;
+  float* e;              // (rows, width): the weights, in units of each tile
+  // (tiles, rows): what a tile's scores are shifted by, Σ e, Σ e · log₂ e, and weight ÷ e.
+  float *shift, *sum, *spread, *factor;
+  int64_t *from, *to;    // (groups, tiles): the keys of each tile, none if they are equal
+  float *columns, *tops; // (width): sums, and largest, of some rows
+  float* diagonal;       // (rows + width)
+  Best<float>* best;     // (questions, rows)
+  int64_t width, height, tiles;
+
+  // How many bytes it takes; it lies at `at`, unless that is null.
+  template <class Kind>
+  size_t lay_out(const Call& call, const Ask& asked, char* at) {
+    height = strip_height<Kind>(call);
+    tiles = pieces_of(call.S, KEYS) + 1;
+    width = pieces_of(call.S, NR) * NR + NR + 16;  // rows of it do not meet in the cache
+    size_t used = 0;
+    auto take = [&](auto& pointer, int64_t count) {
+      if (at) pointer = (decltype(pointer + 0))(at + used);
+      used += (count * sizeof(*pointer) + 63) / 64 * 64;
+    };
+    take(q, height * LDQ);
+    take(s, 32 * LDS);
+    take(rows, height);
+    take(e, height * width);
+    take(shift, tiles * height);
+    take(sum, tiles * height);
+    take(spread, tiles * height);
+    take(factor, tiles * height);
+    take(from, height / Kind::M * tiles);
+    take(to, height / Kind::M * tiles);
+    take(columns, width);
+    take(tops, width);
+    take(diagonal, width + height);
+    take(best, asked.strongest_count * height);
+    for (int i = 0; i < asked.strongest_count; ++i) {
+      float* scores;
+      int64_t* keys;
+      take(scores, asked.strongest[i].k * height);
+      take(keys, asked.strongest[i].k * height);
+      for (int64_t r = 0; at && r < height; ++r) {
+        const int64_t k = asked.strongest[i].k;
+        best[i * height + r] = {scores + r * k, keys + r * k, k};
+      }
+    }
+    return used;
+  }
+};
+
+template <class Kind>
+struct Scores {
+  static void of(const Job& job, const Place& at, int rows, const float* q, int64_t first,
+                 int64_t n, float* s) {
+    Kind::products(job, at, rows, q, first, n, s);
+  }
+};
+
+#if defined(__AMX_BF16__)
+template <>
+struct Scores<Tiles> {
+  static void of(const Job& job, const Place& at, int rows, const float* q, int64_t first,
+                 int64_t n, float* s) {
+    const int64_t depth = job.cut.depth;
+    const float* keys = packed_keys(job, at, first);
+    for (int64_t j = 0; j < n; j += NR, keys += depth * NR) {
+      zero_tiles(rows <= 16);
+      for (int64_t d = 0; d < depth; d += 16)
+        multiply_tiles(rows <= 16, true, q + d, LDQ, keys + d * NR);
+      store_tiles(rows <= 16, true, s + j, LDS);
+    }
+  }
+};
+#endif
+
+// e of scores; their sum, and that of e · log₂ e.
+REGARD_INLINE void weigh_apart(const float* s, int64_t n, float unit, float shift, float* to,
+                               float* sum, float* spread) {
+  F sum_a = zero(), sum_b = zero(), spread_a = zero(), spread_b = zero();
+  // 2^−200 is 0, and so is 0 · −200; −∞ in its stead would be NaN.
+  const F u = all(unit), less = all(-shift), low = all(-200);
+  for (int64_t j = 0; j < n; j += NR) {
+    const F x = larger(low, fma(load(s + j), u, less));
+    const F y = larger(low, fma(load(s + j + W), u, less));
+    const F a = exp2(x), b = exp2(y);
+    sum_a = add(sum_a, a);
+    sum_b = add(sum_b, b);
+    spread_a = fma(a, x, spread_a);
+    spread_b = fma(b, y, spread_b);
+    store(to + j, a);
+    store(to + j + W, b);
+  }
+  *sum = total(add(sum_a, sum_b));
+  *spread = total(add(spread_a, spread_b));
+}
+
+template <class Kind>
+struct Asking {
+  const Job& job;
+  const Ask& asked;
+  const Call& call;
+  const Place& at;
+  Desk& x;
+  const bool shaped;
+  const float unit;
+  int64_t low = 0, high = 0, tiles = 0;  // the strip's keys
+  int count = 0;
+
+  Asking(const Job& job, const Ask& asked, const Place& at, Desk& x)
+      : job(job),
+        asked(asked),
+        call(job.call),
+        at(at),
+        x(x),
+        shaped(call.softcap != 0 || call.biases || call.scale == 0),
+        unit(shaped ? 1.0f : static_cast<float>(__builtin_fabs(call.scale)) * LOG2E) {}
+
+  // The rows n … n + count of the key head, and the keys that they see.
+  void begin(int64_t n, int rows) {
+    count = rows;
+    low = call.S;
+    high = 0;
+    for (int i = 0; i < count; ++i) {
+      Row& row = x.rows[i];
+      set_row(call, at.entry, at.g * (call.H / call.G) + (n + i) / call.T, (n + i) % call.T, row);
+      pack_query<typename Kind::Dot>(
+          call, job.cut, at.entry.q + row.h * call.q.head + row.t * call.q.row, x.q + i * LDQ);
+      low = at_most(low, first_seen(call, row, 0));
+      high = at_least(high, seen_from(call, row, 0, call.S));
+    }
+    for (int k = 0; k < asked.strongest_count; ++k)
+      for (int i = 0; i < count; ++i) best(k, i).n = 0;
+    low = low / NR * NR;
+    tiles = high > low ? pieces_of(high - low, KEYS) : 0;
+  }
+
+  // One group of rows by the keys of one tile: scores, and the weights in the tile's units.
+  void tile(int64_t t, int group) {
+    const int r = group * Kind::M, n = (int)at_most(Kind::M, count - r);
+    const int64_t begin = low + t * KEYS, end = at_most(begin + KEYS, high);
+    int64_t from = end, to = begin;
+    for (int i = r; i < r + n; ++i) {
+      from = at_most(from, first_seen(call, x.rows[i], begin));
+      to = at_least(to, at_most(seen_from(call, x.rows[i], begin, end - 1), end));
+    }
+    from = from / NR * NR;
+    x.from[group * x.tiles + t] = from;
+    x.to[group * x.tiles + t] = at_least(from, to);
+    if (from >= to) {
+      for (int i = r; i < r + n; ++i)
+        x.shift[place(t, i)] = x.sum[place(t, i)] = x.spread[place(t, i)] = 0;
+      return;
+    }
+    const int64_t keys = to - from, full = pieces_of(keys, NR) * NR;
+    Scores<Kind>::of(job, at, n, x.q + r * LDQ, from, full, x.s);
+    bool whole = true;
+    for (int i = r; whole && i < r + n; ++i) whole = sees_all(call, x.rows[i], from, to);
+    for (int i = r; i < r + n; ++i) {
+      const Row& row = x.rows[i];
+      float* s = x.s + (i - r) * LDS;
+      if (shaped) shape_row(call, row, from, keys, s);
+      if (row.mask) hide_by_bytes(call, row, from, keys, s);
+      if (!whole && row.first) hide_by_ranges(call, row, from, keys, s);
+      hide(s, keys, full);
+      const float most = row_largest(s, full);
+      const float shift = __builtin_fabsf(most) < INFINITE ? most * unit : 0;
+      x.shift[place(t, i)] = shift;
+      weigh_apart(s, full, unit, shift, weights(i) + (from - low), &x.sum[place(t, i)],
+                  &x.spread[place(t, i)]);
+      for (int k = 0; k < asked.strongest_count; ++k)
+        if (most > best(k, i).bar()) pick(best(k, i), s, from, full);
+    }
+  }
+
+  // The normaliser of a row, what makes weights of its e, and what needs no more than these.
+  void finish(int i) {
+    const Row& row = x.rows[i];
+    const int64_t to = ((at.b * call.H + row.h) * call.all_rows + call.first_row + row.t);
+    float top = -INFINITE, sink = -INFINITE, sum = 0;
+    for (int64_t t = 0; t < tiles; ++t)
+      if (x.sum[place(t, i)] != 0 && x.shift[place(t, i)] > top) top = x.shift[place(t, i)];
+    if (at.entry.sink) {
+      std::memcpy(&sink, at.entry.sink + row.h * call.sink.head, 4);
+      sink *= LOG2E;
+      if (!(sink <= top)) top = sink;
+    }
+    if (!(__builtin_fabsf(top) < INFINITE)) top = 0;
+    for (int64_t t = 0; t < tiles; ++t) {
+      float& share = x.factor[place(t, i)];
+      share = x.sum[place(t, i)] != 0 ? __builtin_exp2f(x.shift[place(t, i)] - top) : 0;
+      if (share != 0) sum += share * x.sum[place(t, i)];
+    }
+    const float taken = at.entry.sink ? __builtin_exp2f(sink - top) : 0;
+    sum += taken;
+    const float log = __builtin_log2f(sum);
+    float spread = 0;
+    for (int64_t t = 0; t < tiles; ++t) {
+      float& share = x.factor[place(t, i)];
+      if (share == 0) continue;
+      share /= sum;
+      spread += share * (x.spread[place(t, i)] +
+                         (x.shift[place(t, i)] - top - log) * x.sum[place(t, i)]);
+    }
+    if (taken > 0) spread += taken / sum * (sink - top - log);
+    if (asked.lse) put(asked.lse, to, sum == 0 ? -INFINITE : (top + log) * LN2);
+    if (asked.entropy) put(asked.entropy, to, spread * -LN2 + 0.0f);
+    for (int k = 0; k < asked.strongest_count; ++k)
+      write_strongest(asked.strongest[k], to, best(k, i), call.S, sum, [&](float s) {
+        return __builtin_exp2f(__builtin_fmaf(s, unit, -top)) / sum;
+      });
+    for (int k = 0; k < asked.share_count; ++k) put(asked.share[k].out, to, on_keys(i, asked.share[k]));
+    for (int k = 0; k < asked.entries_count; ++k) {
+      const Entries& e = asked.entries[k];
+      for (int64_t n = 0; n < e.count; ++n) put(e.out, to * e.count + n, weight(i, e.keys[n]));
+    }
+  }
+
+  // What all rows of the strip add to the totals.
+  void add_up(int64_t piece) {
+    const Ask& a = asked;
+    if (tiles == 0 || !(a.received || a.distance || a.picture_count)) return;
+    for (int i = 0; i < count;) {
+      const Row& row = x.rows[i];
+      const int end = (int)at_most(count, i + call.T - row.t);
+      const Totals totals(job, a, at.b * call.H + row.h, call.first_row + at.from % call.T,
+                          job.cut.strip_rows, own_totals(job, a, piece));
+      if (a.received || a.picture_count)
+        for (int j = i; j < end;) {
+          const int next = one_row_of_pixels(j, end);
+          add_columns(j, next);
+          into(totals, call.first_row + x.rows[j].t);
+          j = next;
+        }
+      if (a.distance) add_diagonals(i, end, totals);
+      i = end;
+    }
+  }
+
+ private:
+  int64_t place(int64_t tile, int64_t row) const { return tile * x.height + row; }
+  float* weights(int64_t row) const { return x.e + row * x.width; }
+  Best<float>& best(int question, int64_t row) const { return x.best[question * x.height + row]; }
+  static void put(char* out, int64_t n, float value) { reinterpret_cast<float*>(out)[n] = value; }
+
+  static void pick(Best<float>& best, const float* s, int64_t first, int64_t n) {
+    for (int64_t j = 0; j < n; j += W)
+      for (unsigned found = above(load(s + j), all(best.bar())); found; found &= found - 1) {
+        const int i = __builtin_ctz(found);
+        if (s[j + i] > best.bar()) best.offer(s[j + i], first + j + i);
+      }
+  }
+
+  // fn(tile, its first key, one after its last) for the tiles of row i between these keys.
+  template <class Fn>
+  REGARD_INLINE void each(const Asking& a, int64_t i, int64_t first, int64_t last, Fn fn) {
+    first = at_least(first, a.low);
+    last = at_most(last, a.high);
+    if (first >= last) return;
+    const int64_t at = i / Kind::M * a.x.tiles;
+    for (int64_t t = (first - a.low) / KEYS; t <= (last - 1 - a.low) / KEYS; ++t) {
+      const int64_t from = at_least(first, a.x.from[at + t]), to = at_most(last, a.x.to[at + t]);
+      if (from < to) fn(t, from, to);
+    }
+  }
+
+  float on_keys(int64_t i, const Share& share) const {
+    float sum = 0;
+    for (int64_t n = 0; n < share.count; ++n)
+      each(*this, i, share.runs[2 * n], share.runs[2 * n + 1],
+           [&](int64_t t, int64_t from, int64_t to) {
+             sum += x.factor[place(t, i)] * sum_of(weights(i) + (from - low), to - from);
+           });
+    return sum;
+  }
+
+  float weight(int64_t i, int64_t key) const {
+    float w = 0;
+    each(*this, i, key, key + 1, [&](int64_t t, int64_t from, int64_t) {
+      w = x.factor[place(t, i)] * weights(i)[from - low];
+    });
+    return w;
+  }
+
+  // Where the rows that share with row j the head and, in every picture, the row of pixels, end.
+  int one_row_of_pixels(int j, int end) const {
+    const int64_t row = call.first_row + x.rows[j].t;
+    for (int k = 0; k < asked.picture_count; ++k) {
+      const Picture& p = asked.picture[k];
+      int64_t next = p.first_row;
+      if (row >= p.last_row) continue;
+      if (row >= next)
+        next = at_most(next + ((row - next) / p.block_rows + 1) * p.block_rows, p.last_row);
+      end = (int)at_most(end, j + next - row);
+    }
+    return end;
+  }
+
+  void add_columns(int first, int last) {
+    const int64_t span = pieces_of(high - low, NR) * NR;
+    bool largest = false;
+    for (int k = 0; k < asked.picture_count; ++k) largest |= asked.picture[k].largest;
+    std::memset(x.columns, 0, span * 4);
+    if (largest) std::memset(x.tops, 0, span * 4);
+    for (int i = first; i < last;) {
+      const int next = (int)at_most(last, i / Kind::M * Kind::M + Kind::M);
+      each(*this, i, low, high, [&](int64_t t, int64_t from, int64_t to) {
+        const float *e = weights(i) + (from - low), *factor = x.factor + place(t, i);
+        const int64_t n = pieces_of(to - from, NR) * NR;
+        add_rows(e, x.width, factor, next - i, n, x.columns + (from - low));
+        if (largest) top_rows(e, x.width, factor, next - i, n, x.tops + (from - low));
+      });
+      i = next;
+    }
+  }
+
+  void into(const Totals& totals, int64_t row) const {
+    const int64_t end = at_most(high, call.S);
+    if (totals.received)
+      for (int64_t j = low; j < end; ++j) totals.received[j] += x.columns[j - low];
+    for (int k = 0; k < asked.picture_count; ++k) {
+      const Picture& p = asked.picture[k];
+      if (row < p.first_row || row >= p.last_row) continue;
+      double* line = totals.picture[k] +
+                     ((row - p.first_row) / p.block_rows - totals.first_pixel[k]) * p.width();
+      fold(p, x.columns - low, x.tops - low, low, end, line);
+    }
+  }
+
+  void add_diagonals(int first, int last, const Totals& totals) {
+    const int64_t n = high - low + last - first - 1;
+    std::memset(x.diagonal, 0, n * 4);
+    for (int64_t t = 0; t < tiles; ++t)
+      for (int i = first; i < last; ++i)
+        each(*this, i, low + t * KEYS, low + (t + 1) * KEYS,
+             [&](int64_t, int64_t from, int64_t to) {
+               add_row(weights(i) + (from - low), x.factor[place(t, i)], to - from,
+                       x.diagonal + (from - low) + (last - 1 - i));
+             });
+    // The first of them is that of the last row and the first key.
+    const int64_t far = call.first_row + x.rows[last - 1].t - low;
+    double* to = totals.distance + (far - totals.first + call.S - 1);
+    for (int64_t d = 0; d < n; ++d) to[-d] += x.diagonal[d];
+  }
+};
+
+// One piece of work: some rows of a head, or all those of a few, strip by strip.
+template <class Kind>
+static void answer(const Job& job, const Ask& asked, int64_t piece, char* scratch) {
+  const Place at(job, piece, 0);
+  Desk desk;
+  desk.lay_out<Kind>(job.call, asked, scratch);
+  if (double* own = own_totals(job, asked, piece))
+    std::memset(own, 0, asked.totals(job.cut.strip_rows, job.call.S) * 8);
+  Kind::begin();
+  for (int64_t n = at.from; n < at.to; n += desk.height) {
+    Asking<Kind> strip(job, asked, at, desk);
+    strip.begin(n, (int)at_most(desk.height, at.to - n));
+    const int groups = (int)pieces_of(strip.count, Kind::M);
+    for (int64_t t = 0; t < strip.tiles; ++t)
+      for (int g = 0; g < groups; ++g) strip.tile(t, g);
+    for (int i = 0; i < strip.count; ++i) strip.finish(i);
+    strip.add_up(piece);
+  }
+  Kind::end();
+}
+
+}  // namespace regard::REGARD_LEVEL

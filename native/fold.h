@@ -1,0 +1,107 @@
+// Weights of some rows added up: by columns, along diagonals, in blocks.
+#pragma once
+#include "ask.h"
+#include "best.h"
+
+namespace regard::REGARD_LEVEL {
+
+REGARD_INLINE float sum_of(const float* x, int64_t n) {
+  F vector = zero();
+  int64_t j = 0;
+  for (; j + W <= n; j += W) vector = add(vector, load(x + j));
+  float sum = total(vector);
+  for (; j < n; ++j) sum += x[j];
+  return sum;
+}
+
+// to[…] += Σ_r factor[r] · e[r][…]; n is a multiple of NR.
+static void add_rows(const float* e, int64_t step, const float* factor, int rows, int64_t n,
+                     float* to) {
+  for (int64_t j = 0; j < n; j += NR) {
+    F a = load(to + j), b = load(to + j + W);
+    const float* at = e + j;
+    for (int r = 0; r < rows; ++r, at += step) {
+      const F f = all(factor[r]);
+      a = fma(load(at), f, a);
+      b = fma(load(at + W), f, b);
+    }
+    store(to + j, a);
+    store(to + j + W, b);
+  }
+}
+
+// The same with the largest instead of the sum; NaN need not be found.
+static void top_rows(const float* e, int64_t step, const float* factor, int rows, int64_t n,
+                     float* to) {
+  for (int64_t j = 0; j < n; j += W) {
+    F a = load(to + j);
+    for (int r = 0; r < rows; ++r) a = larger(mul(load(e + r * step + j), all(factor[r])), a);
+    store(to + j, a);
+  }
+}
+
+// to[…] += factor · e[…]
+static void add_row(const float* e, float factor, int64_t n, float* to) {
+  const F f = all(factor);
+  int64_t j = 0;
+  for (; j + W <= n; j += W) store(to + j, fma(load(e + j), f, load(to + j)));
+  for (; j < n; ++j) to[j] += factor * e[j];
+}
+
+// What the keys low … high add to a row of pixels, from their columns' sums and largest weights.
+static void fold(const Picture& p, const float* sums, const float* tops, int64_t low, int64_t high,
+                 double* pixels) {
+  low = at_least(low, p.first_key);
+  high = at_most(high, p.last_key);
+  for (int64_t j = low, next; j < high; j = next) {
+    const int64_t pixel = (j - p.first_key) / p.block_keys;
+    next = at_most(p.first_key + (pixel + 1) * p.block_keys, high);
+    const float sum = sum_of(sums + j, next - j);
+    if (!p.largest) {
+      pixels[pixel] += sum;
+      continue;
+    }
+    float top = 0;
+    for (int64_t i = j; i < next; ++i) top = tops[i] > top ? tops[i] : top;
+    if (sum != sum) top = sum;  // NaN, which comparisons pass over
+    if (top > pixels[pixel] || top != top) pixels[pixel] = top;
+  }
+}
+
+// Where a piece of work adds up its totals, if not in the answers themselves.
+REGARD_INLINE double* own_totals(const Job& job, const Ask& asked, int64_t piece) {
+  if (job.cut.strips == 1) return nullptr;
+  return reinterpret_cast<double*>(job.partial) +
+         piece * asked.totals(job.cut.strip_rows, job.call.S);
+}
+
+// The totals of a head's pieces, in their order, added to the answers.
+static void merge_totals(const Job& job, const Ask& asked, int64_t segment) {
+  const Call& call = job.call;
+  const Cut& cut = job.cut;
+  const int64_t rows = cut.strip_rows, S = call.S;
+  // A segment is one head here, and its strips are numbered from the last on.
+  const Totals all(job, asked, segment, call.first_row, call.T, nullptr);
+  for (int64_t strip = 0; strip < cut.strips; ++strip) {
+    const int64_t row = call.first_row + strip * rows;
+    const int64_t piece = segment * cut.strips + cut.strips - 1 - strip;
+    const Totals part(job, asked, segment, row, rows, own_totals(job, asked, piece));
+    for (int64_t j = 0; part.received && j < S; ++j) all.received[j] += part.received[j];
+    const int64_t there = at_most(rows, call.T - strip * rows);
+    for (int64_t d = 0; part.distance && d < there + S - 1; ++d)
+      all.distance[row + d] += part.distance[d];
+    for (int k = 0; k < asked.picture_count; ++k) {
+      const Picture& p = asked.picture[k];
+      const int64_t first = part.first_pixel[k] * p.width();
+      const int64_t n = at_most(Ask::touched(p, rows), p.height() - part.first_pixel[k]) * p.width();
+      for (int64_t i = 0; i < n; ++i) {
+        double& to = all.picture[k][first + i];
+        const double from = part.picture[k][i];
+        if (!p.largest) to += from;
+        else if (from > to || from != from) to = from;
+      }
+    }
+  }
+}
+
+}  // namespace regard::REGARD_LEVEL
