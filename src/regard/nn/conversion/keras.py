@@ -26,7 +26,8 @@ def from_keras(theirs: Any, width: int | None = None) -> MultiHeadAttention | Sc
 
     Keras has no projections in its ``AdditiveAttention``, and no matrix in its ``Attention``: ours
     have the identity there.  Its scale of a ``dot`` becomes a multiple of the identity
-    (``general``).
+    (``general``).  Its causal mask counts from the first key; ours ends at the last, so with fewer
+    queries than keys its mask is ``keep`` of an array.
 
     Raises:
         KindError: another layer, one that is not built, or a setting without a counterpart
@@ -45,32 +46,31 @@ def from_keras(theirs: Any, width: int | None = None) -> MultiHeadAttention | Sc
         if scale is None and width is None:
             raise KindError("an AdditiveAttention without a scale does not know its width: say it")
         v = torch.ones(width or 0) if scale is None else _tensor(scale)
-        return _additive(v)
+        return _additive(v, dropout=theirs.dropout)
     if isinstance(theirs, keras.layers.Attention):
         if width is None:
             raise KindError("a layer of Keras' Attention does not know its width: width=…")
-        factor = 1.0 if theirs.scale is None else float(_tensor(theirs.scale))
-        if theirs.score_mode == "concat":
-            v = torch.full((width,), float(_tensor(theirs.concat_score_weight)))
-            ours = MultiplicativeAttention(width, "concat")
-            ours.joint = _additive(v, factor)
-            return ours
-        if theirs.scale is None:
-            return MultiplicativeAttention(width, "dot")
-        ours = MultiplicativeAttention(width, "general")
-        assert ours.between is not None
-        with torch.no_grad():
-            ours.between.weight.copy_(torch.eye(width) * factor)
-        return ours
+        return _from_attention(theirs, width)
     raise KindError(f"there is no counterpart of Keras' {type(theirs).__name__} here")
 
 
-def to_keras(ours: MultiHeadAttention) -> Any:
-    """Keras' ``MultiHeadAttention``, or ``GroupedQueryAttention``, with the weights of ``ours``.
+def to_keras(ours: MultiHeadAttention | AdditiveAttention | MultiplicativeAttention) -> Any:
+    """Keras' layer with the weights of ``ours``, copied.
+
+    ``MultiHeadAttention`` becomes Keras' layer of that name, or ``GroupQueryAttention``;
+    ``MultiplicativeAttention`` becomes ``Attention`` and ``AdditiveAttention`` its namesake, where
+    their matrices are multiples of the identity, for Keras has none there.
 
     Raises:
-        KindError: what Keras' layers have not: positions, masks of their own, norms, and so on.
+        KindError: what Keras' layers have not: positions, masks of their own, norms, matrices of
+            scores, and so on.
     """
+    if isinstance(ours, AdditiveAttention):
+        return _to_additive(ours)
+    if isinstance(ours, MultiplicativeAttention):
+        return _to_attention(ours)
+    if not isinstance(ours, MultiHeadAttention):
+        raise KindError(f"Keras has no counterpart of {type(ours).__name__}")
     import keras
 
     E = ours.value.out_features // ours.key_heads
@@ -145,14 +145,85 @@ def _set(dense: Any, linear: nn.Linear, turned: bool) -> None:
     dense.set_weights(weights)
 
 
-def _additive(v: Tensor, factor: float = 1.0) -> AdditiveAttention:
+def _from_attention(theirs: Any, width: int) -> MultiplicativeAttention:
+    factor = 1.0 if theirs.scale is None else float(_tensor(theirs.scale))
+    kind: Any = "concat" if theirs.score_mode == "concat" else "general"
+    if kind == "general" and theirs.scale is None:
+        kind = "dot"
+    ours = MultiplicativeAttention(width, kind, dropout=theirs.dropout)
+    if kind == "concat":
+        v = torch.full((width,), float(_tensor(theirs.concat_score_weight)))
+        ours.joint = _additive(v, factor)
+    if ours.between is not None:
+        with torch.no_grad():
+            ours.between.weight.copy_(torch.eye(width) * factor)
+    return ours
+
+
+def _additive(v: Tensor, factor: float = 1.0, dropout: float = 0.0) -> AdditiveAttention:
     """vᵀ tanh(factor · (q + k))."""
-    ours = AdditiveAttention(len(v), len(v), len(v))
+    ours = AdditiveAttention(len(v), len(v), len(v), dropout=dropout)
     with torch.no_grad():
         for linear in (ours.query, ours.key):
             linear.weight.copy_(torch.eye(len(v)) * factor)
         ours.score.weight.copy_(v[None])
     return ours
+
+
+def _to_additive(ours: AdditiveAttention) -> Any:
+    import keras
+
+    if _sum_factor(ours) != 1.0:
+        raise KindError("Keras' AdditiveAttention adds queries to keys as they are: W = U = I")
+    theirs = keras.layers.AdditiveAttention(use_scale=True, dropout=ours.dropout)
+    shape = (None, None, ours.query.in_features)
+    theirs.build([shape, shape, shape])
+    theirs.set_weights([_numbers(ours.score.weight[0])])
+    return theirs
+
+
+def _to_attention(ours: MultiplicativeAttention) -> Any:
+    import keras
+
+    weights: list[Any] = []
+    if ours.joint is not None:
+        v = ours.joint.score.weight[0].detach()
+        if not bool((v == v[0]).all()):
+            raise KindError(
+                "Keras' Attention has one weight of its concat scores, and this has more"
+            )
+        weights = [_sum_factor(ours.joint), float(v[0])]
+    elif ours.between is not None:
+        weights = [_factor(ours.between)]
+    theirs = keras.layers.Attention(
+        use_scale=bool(weights),
+        score_mode="concat" if ours.joint is not None else "dot",
+        dropout=ours.dropout,
+    )
+    theirs.build([(None, None, None)] * 3)
+    theirs.set_weights([np.asarray(weight) for weight in weights])
+    return theirs
+
+
+def _sum_factor(ours: AdditiveAttention) -> float:
+    """c, where the scores are of tanh(c · (q + k))."""
+    factor = _factor(ours.query)
+    biased = len(list(ours.query.parameters())) > 1
+    if biased or _factor(ours.key) != factor:
+        raise KindError("Keras adds queries to keys without a matrix of either or a bias")
+    return factor
+
+
+def _factor(linear: nn.Linear) -> float:
+    """c, where the matrix is c times the identity."""
+    weight = linear.weight.detach()
+    factor = float(weight[0, 0])
+    if not torch.equal(weight, torch.eye(*weight.shape).to(weight) * factor):
+        raise KindError(
+            "Keras' layer has no matrix between queries and keys, and this one's is no multiple of "
+            "the identity"
+        )
+    return factor
 
 
 def _tensor(variable: Any) -> Tensor:
