@@ -170,11 +170,14 @@ class MultiHeadAttention(nn.Module):
                 keys of a cross attention.
         """
         given = (query, key, value, mask, bias, positions, cache)
-        q, k, v, mask, options = self._arguments(*given, values=True)
+        q, k, v, mask, options = self.arguments(*given)
         rate = self.dropout if self.training else 0.0
-        heads: Tensor = attend(q, k, v, mask, dropout=rate, **options)
-        joined: Tensor = self.output(heads.transpose(-3, -2).flatten(-2))
-        return joined
+        return self.joined(attend(q, k, v, mask, dropout=rate, **options))
+
+    def joined(self, heads: Tensor) -> Tensor:
+        """(B, H, T, E) what the heads found → (B, T, C), as one."""
+        out: Tensor = self.output(heads.transpose(-3, -2).flatten(-2))
+        return out
 
     def weights(
         self,
@@ -187,10 +190,10 @@ class MultiHeadAttention(nn.Module):
     ) -> Weights:
         """The weights (B, H, T, S) of ``forward`` with the same arguments, to be asked."""
         given = (query, key, None, mask, bias, positions, None)
-        q, k, _, mask, options = self._arguments(*given, values=False)
+        q, k, _, mask, options = self.arguments(*given, values=False)
         return weights(q, k, mask, **options)
 
-    def _arguments(
+    def arguments(
         self,
         query: Tensor,
         key: Tensor | None,
@@ -200,9 +203,9 @@ class MultiHeadAttention(nn.Module):
         positions: Tensor | None,
         cache: Cache | Memory | None,
         *,
-        values: bool,
+        values: bool = True,
     ) -> tuple[Tensor, Tensor, Tensor, Mask | None, dict[str, Any]]:
-        """What ``attend`` is asked with."""
+        """What ``attend`` is asked with: q, k, v and the mask, in heads, and the rest by name."""
         if query.ndim < 3 or query.shape[-1] != self.width:
             raise ShapeError(
                 f"query must be (B, T, {self.width}), but its shape is {tuple(query.shape)}"
