@@ -51,6 +51,7 @@ ATTENTIONS: dict[str, Callable[..., MultiHeadAttention]] = {
     "grouped": partial(MultiHeadAttention, key_heads=2),
     "one key head": partial(MultiHeadAttention, key_heads=1, bias=False),
     "wide heads": partial(MultiHeadAttention, head_width=6, value_width=5),
+    "gated": partial(MultiHeadAttention, gate=True),
     "normed": partial(MultiHeadAttention, norm=torch.nn.LayerNorm),
     "rotary": partial(MultiHeadAttention, position=Rotary(4)),
     "alibi": partial(MultiHeadAttention, position=ALiBi(H)),
@@ -84,11 +85,16 @@ def by_hand(m: MultiHeadAttention, x: Any, y: Any, mask: Any) -> Any:
         if m.sink is not None:
             s = torch.cat([s, m.sink[h].expand(*s.shape[:-1], 1)], -1)
         heads.append(s.softmax(-1)[..., : y.shape[-2]] @ v)
-    out = torch.cat(heads, -1) @ m.output.weight.T
+    found = torch.cat(heads, -1)
+    if m.gate is not None:
+        found = found / (1 + torch.exp(-(x @ m.gate.weight.T + m.gate.bias)))
+    out = found @ m.output.weight.T
     return out if m.output.bias is None else out + m.output.bias
 
 
-@pytest.mark.parametrize("name", ["plain", "grouped", "one key head", "wide heads", "normed"])
+@pytest.mark.parametrize(
+    "name", ["plain", "grouped", "one key head", "wide heads", "gated", "normed"]
+)
 @pytest.mark.parametrize("cross", [False, True])
 def test_multi_head_attention_is_the_papers_equation(name: str, cross: bool) -> None:
     m = ATTENTIONS[name](C, H).double()
@@ -120,7 +126,7 @@ def test_the_weights_of_a_module_are_those_it_uses(make: Any) -> None:
     m, x = make(C, H), torch.randn(2, T, C)
     W = m.weights(x)
     v = m.value(x).reshape(2, T, m.key_heads, -1).transpose(1, 2)
-    torch.testing.assert_close(m.output((W @ v).transpose(1, 2).flatten(-2)), m(x))
+    torch.testing.assert_close(m.joined(W @ v, x), m(x))
 
 
 @attentions

@@ -111,6 +111,41 @@ def test_grouped_heads(bias: bool, masked: str | None) -> None:
     same_weights(to_keras(ours), theirs)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("output", [None, 5])
+def test_gates_and_widths_of_the_output(bias: bool, output: int | None) -> None:
+    options = {"use_gate": True, "use_bias": bias}
+    multi = keras.layers.MultiHeadAttention(3, 4, 6, output_shape=output, **options)
+    grouped = keras.layers.GroupQueryAttention(4, 6, 2, **options)
+    q, k = numbers(B, T, 8), numbers(B, S, 8)
+    for theirs in (multi, grouped):
+        theirs(q, k)
+        shaken(theirs)
+        ours = from_keras(theirs)
+        torch.testing.assert_close(ours(q, k), plain(theirs(q, k)), rtol=1e-4, atol=1e-5)
+        assert isinstance(ours, MultiHeadAttention)
+        same_weights(to_keras(ours), theirs)
+        torch.testing.assert_close(
+            plain(to_keras(ours)(q, k)), plain(theirs(q, k)), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("kind", ["MultiHeadAttention", "GroupQueryAttention"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_sliding_window_is_a_mask(kind: str, causal: bool) -> None:
+    sizes = (2, 4) if kind == "MultiHeadAttention" else (4, 2, 1)
+    theirs = getattr(keras.layers, kind)(*sizes, sliding_window=2)
+    x = numbers(B, 6, 8)
+    want, weights = theirs(x, x, use_causal_mask=causal, return_attention_scores=True)
+    ours, mask = from_keras(theirs), regard.causal() if causal else None
+    assert isinstance(ours, MultiHeadAttention)
+    torch.testing.assert_close(ours(x, mask=mask), plain(want), rtol=1e-4, atol=1e-5)
+    found = ours.weights(x, mask=mask).dense()
+    torch.testing.assert_close(found, plain(weights), rtol=1e-4, atol=1e-6)
+    assert to_keras(ours).get_config()["sliding_window"] == 2
+    same_weights(to_keras(ours), theirs)
+
+
 KINDS: dict[str, Any] = {
     "dot": partial(keras.layers.Attention, score_mode="dot"),
     "concat": partial(keras.layers.Attention, score_mode="concat"),
@@ -194,10 +229,16 @@ def test_dropout_of_scored_attention_is_for_training_alone() -> None:
 
 def test_what_one_of_them_has_not_is_refused() -> None:
     layers = keras.layers
-    other = layers.MultiHeadAttention(2, 4, output_shape=5)
+    other = layers.MultiHeadAttention(2, 4, output_shape=(2, 3))
     axes = layers.MultiHeadAttention(2, 4, attention_axes=(1, 2))
     other(numbers(1, 3, 8), numbers(1, 3, 8))
     axes(numbers(1, 3, 3, 8), numbers(1, 3, 3, 8))
+    one_axis = layers.MultiHeadAttention(2, 4, attention_axes=1)
+    one_axis(numbers(1, 3, 3, 8), numbers(1, 3, 3, 8))
+    both = MultiHeadAttention(8, 2, key_heads=1, output_width=6)
+    quantized = layers.MultiHeadAttention(2, 4)
+    quantized(numbers(1, 3, 8), numbers(1, 3, 8))
+    quantized.query_dense.quantize("int8")
     dot = layers.Attention()
     dot([numbers(1, 3, 8), numbers(1, 3, 8)])
     dense = layers.Dense(3)
@@ -208,8 +249,12 @@ def test_what_one_of_them_has_not_is_refused() -> None:
             linear.weight.data = torch.eye(8) * factor
     for call, words in (
         (lambda: from_keras(layers.MultiHeadAttention(2, 4)), "is not built"),
-        (lambda: from_keras(other), "output_shape is another"),
+        (lambda: from_keras(other), "output_shape of several axes"),
         (lambda: from_keras(axes), "attention_axes has no counterpart"),
+        (lambda: from_keras(one_axis), "attention_axes has no counterpart"),
+        (lambda: to_keras(both), "no output_width with key_heads"),
+        (lambda: from_keras(quantized), "quantization has no counterpart"),
+        (lambda: to_keras(MultiHeadAttention(8, 2, mask=regard.causal())), "no mask but a window"),
         (lambda: from_keras(dot), "does not know its width"),
         (lambda: from_keras(dense), "no counterpart of Keras' Dense"),
         (lambda: to_keras(MultiHeadAttention(8, 2, position=Rotary(4))), "no position of its own"),

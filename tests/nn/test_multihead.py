@@ -215,6 +215,8 @@ def test_what_one_of_them_has_not_is_refused() -> None:
         ({"key_heads": 1}, "key_heads"),
         ({"position": Rotary(4)}, "position"),
         ({"sink": True}, "sink"),
+        ({"gate": True}, "gate"),
+        ({"output_width": 5}, "output_width"),
         ({"head_width": 5}, "head_width"),
         ({"output_bias": False}, "output_bias"),
     ):

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from regard._errors import KindError
 from regard.nn.attention import MultiHeadAttention
 from regard.nn.scored import AdditiveAttention, MultiplicativeAttention, Scored
+from regard.rules.make import window
+from regard.rules.masks import Window
 
 PROJECTIONS = (("query", "_query_dense"), ("key", "_key_dense"), ("value", "_value_dense"))
 
@@ -26,12 +28,13 @@ def from_keras(theirs: Any, width: int | None = None) -> MultiHeadAttention | Sc
 
     Keras has no projections in its ``AdditiveAttention``, and no matrix in its ``Attention``: ours
     have the identity there.  Its scale of a ``dot`` becomes a multiple of the identity
-    (``general``).  Its causal mask counts from the first key; ours ends at the last, so with fewer
-    queries than keys its mask is ``keep`` of an array.
+    (``general``).  Its ``sliding_window`` of n becomes ``window(before=n - 1, after=n - 1)``.  Its
+    causal mask and window count from the first key, ours from the last: with as many queries as
+    keys they are the same.
 
     Raises:
         KindError: another layer, one that is not built, or a setting without a counterpart
-            (``attention_axes``, ``sliding_window``, ``use_gate``, another ``output_shape``).
+            (``attention_axes``, an ``output_shape`` of several axes, a quantized layer).
 
     Source: Keras 3, ``keras.layers``.
     """
@@ -76,44 +79,60 @@ def to_keras(ours: MultiHeadAttention | AdditiveAttention | MultiplicativeAttent
     E = ours.value.out_features // ours.key_heads
     grouped = ours.key_heads != ours.heads
     biased = ours.query.bias is not None
+    held = ours.mask
+    near = held.before + 1 if isinstance(held, Window) and held.before == held.after else None
     for what, there in (
         ("norm", not isinstance(ours.query_norm, nn.Identity)),
         ("position", ours.position is not None),
-        ("mask", ours.mask is not None),
+        ("mask but a window of one width to both sides", ours.mask is not None and near is None),
         ("scale", ours.scale is not None),
         ("softcap", ours.softcap is not None),
         ("sink", ours.sink is not None),
         ("output_bias", (ours.output.bias is not None) != biased),
         ("value_width with key_heads", grouped and ours.head_width != E),
+        ("output_width with key_heads", grouped and ours.output.out_features != ours.width),
     ):
         if there:
             raise KindError(f"Keras' layer has no {what} of its own, and this one has")
-    options = {"dropout": ours.dropout, "use_bias": biased}
+    options = {
+        "dropout": ours.dropout,
+        "use_bias": biased,
+        "sliding_window": near,
+        "use_gate": ours.gate is not None,
+    }
     if grouped:
         theirs = keras.layers.GroupQueryAttention(
             ours.head_width, ours.heads, ours.key_heads, **options
         )
     else:
-        theirs = keras.layers.MultiHeadAttention(ours.heads, ours.head_width, E, **options)
+        theirs = keras.layers.MultiHeadAttention(
+            ours.heads, ours.head_width, E, output_shape=ours.output.out_features, **options
+        )
     key, value = ours.key.in_features, ours.value.in_features
     theirs.build((None, None, ours.width), (None, None, value), (None, None, key))
     for mine, name in PROJECTIONS:
-        _set(getattr(theirs, name), getattr(ours, mine), turned=False)
-    _set(theirs._output_dense, ours.output, turned=True)
+        _set(getattr(theirs, name), getattr(ours, mine))
+    _set(theirs._output_dense, ours.output)
+    if ours.gate is not None:
+        _set(theirs._gate_dense, ours.gate)
     return theirs
 
 
 def _from_heads(theirs: Any) -> MultiHeadAttention:
-    for what in ("_attention_axes", "_sliding_window", "sliding_window", "_use_gate", "use_gate"):
-        held = getattr(theirs, what, None)
-        if held and not (what == "_attention_axes" and tuple(held) == (1,)):
-            raise KindError(f"Keras' {what.strip('_')} has no counterpart here, and this has it")
+    for what, there in (
+        ("attention_axes", len(theirs._query_dense.equation.partition(",")[0]) != len("btc")),
+        ("quantization", theirs._query_dense.quantization_mode is not None),
+    ):
+        if there:
+            raise KindError(f"Keras' {what} has no counterpart here, and this layer has it")
+    near = getattr(theirs, "_sliding_window", getattr(theirs, "sliding_window", None))
+    gate = getattr(theirs, "_gate_dense", None)
     kernels = {mine: _tensor(getattr(theirs, name).kernel) for mine, name in PROJECTIONS}
     width, heads, head_width = kernels["query"].shape
     key_from, key_heads, _ = kernels["key"].shape
     out = _tensor(theirs._output_dense.kernel)
-    if out.shape[-1] != width:
-        raise KindError("Keras' output_shape is another than the queries', which ours cannot have")
+    if out.ndim != 3:
+        raise KindError("Keras' output_shape of several axes has no counterpart here")
     ours = MultiHeadAttention(
         width,
         heads,
@@ -122,13 +141,18 @@ def _from_heads(theirs: Any) -> MultiHeadAttention:
         key_from=key_from,
         value_from=kernels["value"].shape[0],
         value_width=kernels["value"].shape[-1],
+        output_width=out.shape[-1],
+        gate=gate is not None,
         bias=theirs._query_dense.bias is not None,
+        mask=None if near is None else window(before=near - 1, after=near - 1),
         dropout=float(getattr(theirs, "_dropout", getattr(theirs, "dropout", 0.0))),
     )
     with torch.no_grad():
         for mine, name in PROJECTIONS:
             _read(getattr(ours, mine), getattr(theirs, name))
         _read(ours.output, theirs._output_dense)
+        if ours.gate is not None:
+            _read(ours.gate, gate)
     return ours.to(kernels["query"].dtype)
 
 
@@ -138,7 +162,7 @@ def _read(linear: nn.Linear, dense: Any) -> None:
         linear.bias.copy_(_tensor(dense.bias).reshape(-1))
 
 
-def _set(dense: Any, linear: nn.Linear, turned: bool) -> None:
+def _set(dense: Any, linear: nn.Linear) -> None:
     weights = [_numbers(linear.weight.T).reshape(dense.kernel.shape)]
     if linear.bias is not None:
         weights.append(_numbers(linear.bias).reshape(dense.bias.shape))
@@ -229,7 +253,10 @@ def _factor(linear: nn.Linear) -> float:
 def _tensor(variable: Any) -> Tensor:
     import keras
 
-    return torch.as_tensor(np.array(keras.ops.convert_to_numpy(variable)))
+    value = keras.ops.convert_to_tensor(variable)
+    if isinstance(value, Tensor):
+        return value.detach().cpu().clone()
+    return torch.as_tensor(np.array(keras.ops.convert_to_numpy(value)))
 
 
 def _numbers(array: Tensor) -> NDArray[Any]:

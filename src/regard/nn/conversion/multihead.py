@@ -73,6 +73,8 @@ def to_multihead(ours: MultiHeadAttention) -> nn.MultiheadAttention:
         ("scale", ours.scale is not None),
         ("softcap", ours.softcap is not None),
         ("sink", ours.sink is not None),
+        ("gate", ours.gate is not None),
+        ("output_width", ours.output.out_features != ours.width),
         ("output_bias", len({"bias" in dict(m.named_parameters()) for m in linears}) > 1),
     ):
         if there:
@@ -156,7 +158,7 @@ class InPlaceOfMultihead(nn.Module):
         q, k, v, mask, options = self.attention.arguments(*given)
         k, v = self._with_keys_of_no_token(k, v)
         rate = self.attention.dropout if self.training else 0.0
-        output = self.attention.joined(attend(q, k, v, mask, dropout=rate, **options))
+        output = self.attention.joined(attend(q, k, v, mask, dropout=rate, **options), query)
         found = None
         if need_weights:
             found = weights(q, k, mask, **options).dense(limit=2**63)
