@@ -68,10 +68,14 @@ class Mechanism:
 
 
 MECHANISMS = (
-    Mechanism("dot-product", ScaledDotProductAttention, "n² d", "n", "1", True, "scaled_dot_product.py"),
+    Mechanism(
+        "dot-product", ScaledDotProductAttention, "n² d", "n", "1", True, "scaled_dot_product.py"
+    ),
     Mechanism("multi-head", MultiHeadAttention, "n² d + n d²", "n d", "1", True, "multi_head.py"),
     Mechanism("additive", AdditiveAttention, "n² d", "n²", "1", True, "additive.py"),
-    Mechanism("multiplicative", MultiplicativeAttention, "n² d", "n²", "1", True, "multiplicative.py"),
+    Mechanism(
+        "multiplicative", MultiplicativeAttention, "n² d", "n²", "1", True, "multiplicative.py"
+    ),
     Mechanism("local", LocalAttention, "n² d", "n²", "n / w", True, "local.py"),
     Mechanism("top-k", TopKAttention, "n² d", "n²", "1", True, "top_k.py"),
     Mechanism("hard", HardAttention, "n² d", "n²", "1", True, "hard.py"),

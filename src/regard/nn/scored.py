@@ -221,10 +221,9 @@ class LocalAttention(nn.Module):
             - self.centres(query, key.shape[-2])[..., None]
         )
         near = keep((far.abs() <= self.reach)[..., None, :, :])
-        W = weights_of_scores(scores, near if mask is None else mask & near).dense()[..., 0, :, :]
         bell = torch.exp(-((far / (self.reach / 2)) ** 2) / 2)
-        kept = nn.functional.dropout(W * bell, self.attention.rate)
-        out: Tensor = kept.to(value.dtype) @ value
+        seen = near if mask is None else mask & near
+        out: Tensor = _belled(scores, seen, bell, value, self.attention.rate)
         return out
 
     def extra_repr(self) -> str:
@@ -298,15 +297,28 @@ class HardAttention(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None = None) -> Tensor:
         """The output."""
-        soft = _weights_of(q, k, mask)
+        soft: Tensor = _weights_of(q, k, mask)
         best = soft.argmax(-1, keepdim=True)
         hard = torch.zeros_like(soft).scatter(-1, best, 1.0) * (soft.amax(-1, keepdim=True) > 0)
         through = (hard - soft.detach() + soft).to(v.dtype)
         if v.ndim > 2 and v.shape[-3] != through.shape[-3]:
             v = v.repeat_interleave(through.shape[-3] // v.shape[-3], -3)
-        return through @ v
+        out: Tensor = through @ v
+        return out
 
 
+# Under torch.compile weights are asked between two graphs, not within one.
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _weights_of(q: Tensor, k: Tensor, mask: Mask | None) -> Tensor:
     dense: Tensor = weights(q, k, mask).dense(limit=2**63)
     return dense
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _belled(scores: Tensor, mask: Mask, bell: Tensor, v: Tensor, dropout: float) -> Tensor:
+    """(B, T, E) the values by the weights of the scores (B, T, S), times a bell."""
+    W = weights_of_scores(scores, mask).dense(limit=2**63)[..., 0, :, :]
+    out: Tensor = nn.functional.dropout(W * bell, dropout).to(v.dtype) @ v
+    return out
