@@ -29,17 +29,19 @@ gettext_uuid = False
 
 # Its text is the docstrings', which are English.
 UNTRANSLATED = {"api"}
+# Written in each language, not translated.
+WRITTEN = ("learn/", "mechanisms/")
 
 
 def own_language(app: Sphinx, config: Config) -> None:
-    """The lessons are written in both languages, from one source of numbers, not translated."""
+    """Lessons and mechanisms are written in both languages, from one source, not translated."""
     other = "zh" if config.language == "en" else "en"
-    config.exclude_patterns.append(f"learn/{other}")
+    config.exclude_patterns += [f"learn/{other}", f"mechanisms/{other}.md"]
 
 
 def check_translation(app: Sphinx, doctree: object, docname: str) -> None:
     """A paragraph without its Chinese is a warning, and so an error, in the Chinese build."""
-    if app.config.language == "en" or docname in UNTRANSLATED or docname.startswith("learn/"):
+    if app.config.language == "en" or docname in UNTRANSLATED or docname.startswith(WRITTEN):
         return
     progress = doctree["translation_progress"]
     if progress["translated"] < progress["total"]:

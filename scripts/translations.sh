@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 make --silent .venv/docs-ready
 
 .venv/bin/sphinx-build -qE -b gettext docs docs/_build/gettext
-# The docstrings stay English; the lessons are written in both languages.
-rm -r docs/_build/gettext/api.pot docs/_build/gettext/learn
+# The docstrings stay English; lessons and mechanisms are written in both languages.
+rm -r docs/_build/gettext/api.pot docs/_build/gettext/learn docs/_build/gettext/mechanisms
 .venv/bin/sphinx-intl update --pot-dir docs/_build/gettext --locale-dir docs/locale \
   --language zh_CN --line-width 100

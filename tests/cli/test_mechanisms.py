@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from pages import ROOT
 from regard.cli import main
 
 pytest.importorskip("torch")
@@ -22,6 +23,7 @@ def test_each_row_says_what_the_module_says(capsys: pytest.CaptureFixture[str], 
     assert len(rows) == len(MECHANISMS)
     for row, mechanism in zip(rows, MECHANISMS, strict=True):
         assert all(row.values())
+        assert (ROOT / row["example"]).exists()
         if mechanism.module is not None:
             doc = " ".join((inspect.getdoc(mechanism.module) or "").split())
             assert " ".join(row["formula"].split()) in doc

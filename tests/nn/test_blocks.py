@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from regard.nn import (  # noqa: E402
     T5,
     ALiBi,
     Cache,
+    DecoderBlock,
     Encoder,
     EncoderBlock,
     LanguageModel,
@@ -32,6 +35,7 @@ from regard.nn import (  # noqa: E402
     Sinusoidal,
     StaticCache,
     Style,
+    YaRNScaling,
 )
 
 C, H, T, V = 16, 4, 7, 23
@@ -51,8 +55,13 @@ ATTENTIONS: dict[str, Callable[..., MultiHeadAttention]] = {
     "grouped": partial(MultiHeadAttention, key_heads=2),
     "one key head": partial(MultiHeadAttention, key_heads=1, bias=False),
     "wide heads": partial(MultiHeadAttention, head_width=6, value_width=5),
+    "gated": partial(MultiHeadAttention, gate=True),
     "normed": partial(MultiHeadAttention, norm=torch.nn.LayerNorm),
     "rotary": partial(MultiHeadAttention, position=Rotary(4)),
+    "rotary, in part": partial(MultiHeadAttention, position=Rotary(2, pairing="neighbours")),
+    "rotary, stretched": partial(
+        MultiHeadAttention, position=Rotary(4, scaling=YaRNScaling(4.0, 16))
+    ),
     "alibi": partial(MultiHeadAttention, position=ALiBi(H)),
     "relative": partial(MultiHeadAttention, position=RelativeBias(H, buckets=8, max_distance=6)),
     "sink and softcap": partial(MultiHeadAttention, sink=True, softcap=5.0, scale=0.2),
@@ -84,11 +93,16 @@ def by_hand(m: MultiHeadAttention, x: Any, y: Any, mask: Any) -> Any:
         if m.sink is not None:
             s = torch.cat([s, m.sink[h].expand(*s.shape[:-1], 1)], -1)
         heads.append(s.softmax(-1)[..., : y.shape[-2]] @ v)
-    out = torch.cat(heads, -1) @ m.output.weight.T
+    found = torch.cat(heads, -1)
+    if m.gate is not None:
+        found = found / (1 + torch.exp(-(x @ m.gate.weight.T + m.gate.bias)))
+    out = found @ m.output.weight.T
     return out if m.output.bias is None else out + m.output.bias
 
 
-@pytest.mark.parametrize("name", ["plain", "grouped", "one key head", "wide heads", "normed"])
+@pytest.mark.parametrize(
+    "name", ["plain", "grouped", "one key head", "wide heads", "gated", "normed"]
+)
 @pytest.mark.parametrize("cross", [False, True])
 def test_multi_head_attention_is_the_papers_equation(name: str, cross: bool) -> None:
     m = ATTENTIONS[name](C, H).double()
@@ -120,7 +134,7 @@ def test_the_weights_of_a_module_are_those_it_uses(make: Any) -> None:
     m, x = make(C, H), torch.randn(2, T, C)
     W = m.weights(x)
     v = m.value(x).reshape(2, T, m.key_heads, -1).transpose(1, 2)
-    torch.testing.assert_close(m.output((W @ v).transpose(1, 2).flatten(-2)), m(x))
+    torch.testing.assert_close(m.joined(W @ v, x), m(x))
 
 
 @attentions
@@ -132,14 +146,82 @@ def test_batch_entries_do_not_know_each_other(make: Any) -> None:
     torch.testing.assert_close(m(lone)[1:], m(x)[1:])
 
 
-@pytest.mark.parametrize("name", ["plain", "grouped", "normed", "sink and softcap"])
+def turned(x: Any, base: float = 10000.0) -> Any:
+    """Su et al.: the pair (i, i + D/2) of the token at t is a complex number times e^(i t θ)."""
+    t, half = torch.arange(x.shape[-2], dtype=torch.float64), x.shape[-1] // 2
+    angle = t[:, None] * base ** (-torch.arange(half, dtype=torch.float64) / half)
+    pairs = torch.complex(x[..., :half], x[..., half:]) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat([pairs.real, pairs.imag], -1)
+
+
+def bucket(distance: int) -> int:
+    """Raffel et al., both ways, 8 buckets for 6 tokens: on each side 2 exact and 2 in powers."""
+    far = abs(distance)
+    if far >= 2:
+        far = min(2 + int(math.log(far / 2) / math.log(6 / 2) * 2), 3)
+    return far + (4 if distance > 0 else 0)
+
+
+@pytest.mark.parametrize("name", ["rotary", "alibi", "relative"])
+def test_positions_in_attention_are_their_papers(name: str) -> None:
+    """Scores of turned q and k; or q · k / √D − 2^(−8 (h+1) / H) |i − j|; or + b[bucket(j − i)]."""
+    m = ATTENTIONS[name](C, H).double()
+    x, D = torch.randn(2, T, C, dtype=torch.float64), C // H
+    q, k, v = (made(x).reshape(2, T, H, D).transpose(1, 2) for made in (m.query, m.key, m.value))
+    if name == "rotary":
+        q, k = turned(q), turned(k)
+    scores = q @ k.mT / D**0.5
+    for h, i, j in product(range(H), range(T), range(T)):
+        if name == "alibi":
+            scores[:, h, i, j] -= 2 ** (-8 * (h + 1) / H) * abs(i - j)
+        if isinstance(m.position, RelativeBias):
+            scores[:, h, i, j] += m.position.weight[bucket(j - i), h]
+    want = m.output((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2))
+    torch.testing.assert_close(m(x), want)
+
+
+@attentions
+def test_each_attention_learns_and_is_saved_copied_halved_and_compiled(make: Any) -> None:
+    """A gradient step or 60 lower the loss of saying which of two tokens a text began with."""
+    m, tokens, answer = make(C, H), torch.nn.Embedding(6, C), torch.nn.Linear(C, 2)
+    parameters = [*m.parameters(), *tokens.parameters(), *answer.parameters()]
+    step, losses = torch.optim.Adam(parameters, lr=0.01), []
+    for _ in range(60):
+        text, first = torch.randint(2, 6, (32, 4)), torch.randint(2, (32,))
+        text[:, 0] = first
+        found = answer(m(tokens(text)))[:, :3]
+        wanted = first[:, None].expand(32, 3).flatten()
+        loss = torch.nn.functional.cross_entropy(found.flatten(0, 1), wanted)
+        step.zero_grad()
+        loss.backward()
+        assert all(p.grad is not None for p in m.parameters())
+        step.step()
+        losses.append(float(loss.detach()))
+    assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
+    x = torch.randn(2, T, C)
+    want, other = m(x).detach(), make(C, H)
+    other.load_state_dict(m.state_dict())
+    torch.testing.assert_close(other(x), want)
+    torch.testing.assert_close(copy.deepcopy(m)(x), want)
+    torch._dynamo.reset()
+    compiled = torch.compile(m, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), want)
+    for dtype, near in ((torch.float16, 0.02), (torch.bfloat16, 0.1)):
+        low = copy.deepcopy(m).to(dtype)(x.to(dtype))
+        assert low.dtype == dtype
+        torch.testing.assert_close(
+            low.float(), want, rtol=near, atol=near * float(want.abs().max())
+        )
+
+
+@pytest.mark.parametrize("name", ["plain", "grouped", "normed", "sink and softcap", "gated"])
 def test_without_positions_the_order_of_tokens_means_nothing(name: str) -> None:
     m, x, order = ATTENTIONS[name](C, H), torch.randn(2, T, C), torch.randperm(T)
     torch.testing.assert_close(m(x)[:, order], m(x[:, order]))
     torch.testing.assert_close(m(x, x[:, order]), m(x))
 
 
-@pytest.mark.parametrize("name", ["rotary", "alibi", "relative", "window"])
+@pytest.mark.parametrize("name", ["rotary", "rotary, stretched", "alibi", "relative", "window"])
 def test_with_positions_it_does(name: str) -> None:
     m, x = ATTENTIONS[name](C, H), torch.randn(2, T, C)
     order = torch.tensor([3, 0, 4, 1, 6, 2, 5])
@@ -228,6 +310,22 @@ def test_an_encoder_and_a_decoder_together(style: Style) -> None:
             parts.append(model.decode(target[:, t : t + 1], memory, cache=cache))
     torch.testing.assert_close(torch.cat(parts, 1), whole)
     assert isinstance(cache[0][1], Memory)
+    torch.testing.assert_close(model(source[1:], target[1:]), whole[1:])  # entries apart
+    other = target.clone()
+    other[:, 4:] = (other[:, 4:] + 1) % V
+    torch.testing.assert_close(model(source, other)[:, :4], whole[:, :4])  # no future
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    again = Seq2Seq(V, V + 2, C, H, 2, style=style).eval()
+    again.load_state_dict(torch.load(file))
+    torch.testing.assert_close(again(source, target), whole)
+    torch.testing.assert_close(copy.deepcopy(model)(source, target), whole)
+    low = copy.deepcopy(model).bfloat16()(source, target).float()
+    torch.testing.assert_close(low, whole, rtol=0.1, atol=0.1 * float(whole.abs().max()))
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(source, target), whole)
     shared = Seq2Seq(V, V, C, H, 1, style=style, shared=True)
     assert shared.encoder.tokens is shared.decoder.tokens
 
@@ -247,6 +345,29 @@ def test_it_learns_to_copy_a_text(style: Style) -> None:
         step.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.6 * losses[0]
+
+
+@styles
+def test_a_pair_learns_to_copy_what_it_reads(style: Style) -> None:
+    model = Seq2Seq(V, V, 32, H, 1, style=style, dropout=0.0)
+    step, losses = torch.optim.Adam(model.parameters(), lr=3e-3), []
+    text = torch.randint(V, (8, 5))
+    written = torch.cat([torch.zeros(8, 1, dtype=torch.int64), text], 1)
+    for _ in range(60):
+        logits = model(text, written[:, :-1])
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), text.flatten())
+        step.zero_grad()
+        loss.backward()
+        assert all(p.grad is not None for p in model.parameters())
+        step.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.6 * losses[0]
+
+
+@styles
+def test_texts_of_a_batch_do_not_know_each_other(style: Style) -> None:
+    model, text = language_model(style), ids(3)
+    torch.testing.assert_close(model(text)[1:2], model(text[1:2]))
 
 
 @styles
@@ -281,6 +402,21 @@ def test_a_block_is_its_parts() -> None:
             middle = first(x + block.attention(x))
             want = second(middle + block.feed_forward(middle))
         torch.testing.assert_close(block(x), want)
+        memory = torch.randn(2, 5, C)
+        reader = DecoderBlock(C, H, style=Style(order=order), mask=regard.causal())  # type: ignore[arg-type]
+        norms = (reader.attention_residual, reader.cross_residual, reader.feed_forward_residual)
+        parts = (
+            lambda x, m=reader: m.attention(x, mask=regard.causal()),
+            lambda x, m=reader, memory=memory: m.cross(x, memory),
+            reader.feed_forward,
+        )
+        want = x
+        for residual, part in zip(norms, parts, strict=True):
+            if order == "pre":
+                want = want + part(residual.norm(want))
+            else:
+                want = residual.norm(want + part(want))
+        torch.testing.assert_close(reader(x, memory), want)
     gated = EncoderBlock(C, H, style=LLAMA).feed_forward
     assert gated.gate is not None
     silu = torch.nn.functional.silu

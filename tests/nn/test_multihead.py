@@ -141,19 +141,82 @@ def test_an_empty_row_is_0_where_torch_says_nan() -> None:
     assert not weights.any()
 
 
+@pytest.mark.parametrize("bias_kv", [True, False])
+@pytest.mark.parametrize("zero", [True, False])
+@pytest.mark.parametrize("masks", [None, "bool", "float", "causal"])
+@pytest.mark.parametrize("widths", [(C, C), (7, 9)])
+def test_keys_of_no_token_stay(
+    bias_kv: bool, zero: bool, masks: str | None, widths: tuple[int, int]
+) -> None:
+    theirs = layer(
+        add_bias_kv=bias_kv, add_zero_attn=zero, kdim=widths[0], vdim=widths[1], batch_first=True
+    )
+    model = torch.nn.Sequential(copy.deepcopy(theirs))
+    assert replace(model) == 1
+    q, k, v = torch.randn(B, T, C), torch.randn(B, S, widths[0]), torch.randn(B, S, widths[1])
+    hidden = torch.arange(S) >= torch.tensor([[4], [5]])
+    seen = torch.rand(T, S) < 0.7
+    seen[:, 0] = True
+    options: dict[str, Any] = {
+        None: {},
+        "bool": {"key_padding_mask": hidden, "attn_mask": ~seen},
+        "float": {"key_padding_mask": torch.randn(B, S), "attn_mask": torch.randn(B * H, T, S)},
+        "causal": {"attn_mask": torch.ones(T, T, dtype=torch.bool).triu(1), "is_causal": True},
+    }[masks]
+    if masks == "causal":
+        k, v = k[:, :T], v[:, :T]
+    want = theirs(q, k, v, **options)
+    found = model[0](q, k, v, **options)
+    for one, other in zip(found, want, strict=True):
+        torch.testing.assert_close(one, other)
+    assert found[1].shape[-1] == k.shape[1] + bias_kv + zero
+    found[0].sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_torchs_encoder_takes_its_own_way_no_longer() -> None:
+    """In evaluation, with padding: where torch would go on with nested tensors."""
+    encoder = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(C, H, 24, batch_first=True), 2
+    ).eval()
+    x, pad = torch.randn(B, S, C), torch.arange(S) >= torch.tensor([[3], [5]])
+    with torch.no_grad():
+        replace(encoder)
+        found = encoder(x, src_key_padding_mask=pad)
+        alone = encoder(x[:1, :3])
+    torch.testing.assert_close(found[:1, :3], alone)
+    assert found.shape == x.shape
+
+
+def test_arrays_that_do_not_fit_are_refused_by_name() -> None:
+    model = torch.nn.Sequential(layer(batch_first=True))
+    replace(model)
+    q, k = torch.randn(B, T, C), torch.randn(B, S, C)
+    for options, words in (
+        ({"query": q[None]}, "query must have 3 axes, or 2 without a batch"),
+        ({"key": k[0]}, "key must have as many axes as query, 3"),
+        ({"value": k[0]}, "value must have as many axes as query, 3"),
+        ({"key_padding_mask": torch.ones(S) > 0}, r"key_padding_mask must be \(2, 5\) here"),
+        ({"attn_mask": torch.ones(S) > 0}, r"attn_mask must be \(4, 5\) or \(4, 4, 5\) here"),
+        ({"attn_mask": torch.zeros(B, T, S)}, r"but its shape is \(2, 4, 5\)"),
+    ):
+        with pytest.raises(regard.ShapeError, match=words):
+            model[0](**{"query": q, "key": k, "value": k, **options})
+    nested = torch.nested.nested_tensor([q[0], k[0]], layout=torch.jagged)
+    with pytest.raises(regard.KindError, match="pad them, and say so by key_padding_mask"):
+        model[0](nested, nested, nested)
+
+
 def test_what_one_of_them_has_not_is_refused() -> None:
     for options in ({"add_bias_kv": True}, {"add_zero_attn": True}):
-        theirs = layer(**options)
-        with pytest.raises(regard.KindError, match="keys of no token"):
-            from_multihead(theirs)
-        model = torch.nn.Sequential(layer(), theirs)
-        with pytest.raises(regard.KindError, match="keys of no token"):
-            replace(model)
-        assert type(model[0]) is torch.nn.MultiheadAttention  # nothing was swapped
+        with pytest.raises(regard.KindError, match=r"keys of no token.*replace\(model\) keeps"):
+            from_multihead(layer(**options))
     for options, word in (
         ({"key_heads": 1}, "key_heads"),
         ({"position": Rotary(4)}, "position"),
         ({"sink": True}, "sink"),
+        ({"gate": True}, "gate"),
+        ({"output_width": 5}, "output_width"),
         ({"head_width": 5}, "head_width"),
         ({"output_bias": False}, "output_bias"),
     ):

@@ -12,7 +12,18 @@ from typer.core import TyperCommand
 from regard._errors import MissingError
 from regard._words import Language, say
 
-COLUMNS = ("mechanism", "formula", "time", "memory", "path", "parallel", "needs", "used", "source")
+COLUMNS = (
+    "mechanism",
+    "formula",
+    "time",
+    "memory",
+    "path",
+    "parallel",
+    "needs",
+    "used",
+    "source",
+    "example",
+)
 
 
 def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
@@ -60,6 +71,7 @@ def _rows(lang: Language) -> list[dict[str, str]]:
             "needs": m.needs(lang),
             "used": m.used(lang),
             "source": m.source,
+            "example": f"examples/{m.example}",
         }
         for m in MECHANISMS
     ]

@@ -72,6 +72,7 @@ class MultiHeadAttention(nn.Module):
         key_from: the width of what keys are made from, where it is not C.
         value_from: of what values are made from, where it is not that.
         value_width: of one head's values, where it is not ``head_width``.
+        output_width: of what goes out, where it is not C.
         bias: whether q, k and v have one; ``output_bias``: whether the output has one, as they
             unless given.
         norm: makes a module of ``head_width`` that q and k go through, such as ``nn.RMSNorm``.
@@ -80,6 +81,7 @@ class MultiHeadAttention(nn.Module):
         scale: 1/√head_width unless given.
         softcap: as in :func:`regard.attend`.
         sink: whether each head learns a logit that takes weight and gives no value.
+        gate: whether what the heads find is multiplied by sigmoid(x W_g) before W_o.
         dropout: the share of weights set to 0 while training.
 
     Shapes: query (B, T, C), key and value (B, S, …) → (B, T, C).
@@ -88,7 +90,7 @@ class MultiHeadAttention(nn.Module):
         ValueRangeError: heads that do not divide the width, or key heads that do not divide them.
 
     Source: Vaswani et al. 2017, section 3.2.2; grouped: Ainslie et al. 2023; norms on q and k:
-    Henry et al. 2020.
+    Henry et al. 2020; the gate: Qiu et al. 2025 (Gated attention for large language models).
 
     >>> MultiHeadAttention(8, 2)(torch.zeros(1, 3, 8)).shape
     torch.Size([1, 3, 8])
@@ -104,6 +106,7 @@ class MultiHeadAttention(nn.Module):
         key_from: int | None = None,
         value_from: int | None = None,
         value_width: int | None = None,
+        output_width: int | None = None,
         bias: bool = True,
         output_bias: bool | None = None,
         norm: Any = None,
@@ -112,6 +115,7 @@ class MultiHeadAttention(nn.Module):
         scale: float | None = None,
         softcap: float | None = None,
         sink: bool = False,
+        gate: bool = False,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -131,7 +135,9 @@ class MultiHeadAttention(nn.Module):
         self.query = nn.Linear(width, H * D, bias=bias)
         self.key = nn.Linear(made_of, G * D, bias=bias)
         self.value = nn.Linear(value_from or made_of, G * E, bias=bias)
-        self.output = nn.Linear(H * E, width, bias=bias if output_bias is None else output_bias)
+        biased = bias if output_bias is None else output_bias
+        self.output = nn.Linear(H * E, output_width or width, bias=biased)
+        self.gate = nn.Linear(width, H * E, bias=bias) if gate else None
         self.query_norm, self.key_norm = (nn.Identity() if norm is None else norm(D) for _ in "qk")
         self.position = position
         self.sink = nn.Parameter(torch.zeros(H)) if sink else None
@@ -139,7 +145,9 @@ class MultiHeadAttention(nn.Module):
 
     def reset_parameters(self) -> None:
         """Glorot's uniform numbers, and biases of 0."""
-        for linear in (self.query, self.key, self.value, self.output):
+        for linear in (self.query, self.key, self.value, self.output, self.gate):
+            if linear is None:
+                continue
             nn.init.xavier_uniform_(linear.weight)
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
@@ -170,11 +178,17 @@ class MultiHeadAttention(nn.Module):
                 keys of a cross attention.
         """
         given = (query, key, value, mask, bias, positions, cache)
-        q, k, v, mask, options = self._arguments(*given, values=True)
+        q, k, v, mask, options = self.arguments(*given)
         rate = self.dropout if self.training else 0.0
-        heads: Tensor = attend(q, k, v, mask, dropout=rate, **options)
-        joined: Tensor = self.output(heads.transpose(-3, -2).flatten(-2))
-        return joined
+        return self.joined(attend(q, k, v, mask, dropout=rate, **options), query)
+
+    def joined(self, heads: Tensor, query: Tensor) -> Tensor:
+        """(B, H, T, E) what the heads found for a query → (B, T, C), as one."""
+        found = heads.transpose(-3, -2).flatten(-2)
+        if self.gate is not None:
+            found = found * torch.sigmoid(self.gate(query))
+        out: Tensor = self.output(found)
+        return out
 
     def weights(
         self,
@@ -187,10 +201,10 @@ class MultiHeadAttention(nn.Module):
     ) -> Weights:
         """The weights (B, H, T, S) of ``forward`` with the same arguments, to be asked."""
         given = (query, key, None, mask, bias, positions, None)
-        q, k, _, mask, options = self._arguments(*given, values=False)
+        q, k, _, mask, options = self.arguments(*given, values=False)
         return weights(q, k, mask, **options)
 
-    def _arguments(
+    def arguments(
         self,
         query: Tensor,
         key: Tensor | None,
@@ -200,9 +214,9 @@ class MultiHeadAttention(nn.Module):
         positions: Tensor | None,
         cache: Cache | Memory | None,
         *,
-        values: bool,
+        values: bool = True,
     ) -> tuple[Tensor, Tensor, Tensor, Mask | None, dict[str, Any]]:
-        """What ``attend`` is asked with."""
+        """What ``attend`` is asked with: q, k, v and the mask, in heads, and the rest by name."""
         if query.ndim < 3 or query.shape[-1] != self.width:
             raise ShapeError(
                 f"query must be (B, T, {self.width}), but its shape is {tuple(query.shape)}"

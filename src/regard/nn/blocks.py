@@ -190,7 +190,54 @@ class Residual(nn.Module):
         return out
 
 
-class EncoderBlock(nn.Module):
+class Block(nn.Module):
+    """Self-attention and a feed-forward part: what the layers of encoders and decoders share."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        hidden: int | None = None,
+        *,
+        style: Style = Style(),
+        mask: Mask | None = None,
+        key_heads: int | None = None,
+        head_width: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        sizes = Sizes(width, heads, hidden or 4 * width, key_heads, head_width)
+        self.attention = sizes.attention(style, mask, dropout)
+        self.attention_residual = Residual(style, width, dropout)
+        self._between(sizes, style, dropout)
+        self.feed_forward = sizes.feed_forward(style, dropout)
+        self.feed_forward_residual = Residual(style, width, dropout)
+
+    def _between(self, sizes: Sizes, style: Style, dropout: float) -> None:
+        """Makes the parts that stand between these two, where a kind of block has some."""
+
+    def _attended(
+        self,
+        x: Tensor,
+        mask: Mask | None,
+        bias: Any,
+        positions: Tensor | None,
+        cache: Cache | None,
+    ) -> Tensor:
+        """(B, T, C) after the self-attention."""
+        out: Tensor = self.attention_residual(
+            x,
+            lambda x: self.attention(x, mask=mask, bias=bias, positions=positions, cache=cache),
+        )
+        return out
+
+    def _fed(self, x: Tensor) -> Tensor:
+        """(B, T, C) after the feed-forward part."""
+        out: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        return out
+
+
+class EncoderBlock(Block):
     """Self-attention, then a feed-forward part, each with a residual and a norm.
 
     Args:
@@ -208,25 +255,6 @@ class EncoderBlock(nn.Module):
     torch.Size([1, 3, 8])
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        hidden: int | None = None,
-        *,
-        style: Style = Style(),
-        mask: Mask | None = None,
-        key_heads: int | None = None,
-        head_width: int | None = None,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        sizes = Sizes(width, heads, hidden or 4 * width, key_heads, head_width)
-        self.attention = sizes.attention(style, mask, dropout)
-        self.attention_residual = Residual(style, width, dropout)
-        self.feed_forward = sizes.feed_forward(style, dropout)
-        self.feed_forward_residual = Residual(style, width, dropout)
-
     def forward(
         self,
         x: Tensor,
@@ -237,43 +265,27 @@ class EncoderBlock(nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         """(B, T, C) → (B, T, C); arguments as in ``MultiHeadAttention``."""
-        x = self.attention_residual(
-            x,
-            lambda x: self.attention(x, mask=mask, bias=bias, positions=positions, cache=cache),
-        )
-        out: Tensor = self.feed_forward_residual(x, self.feed_forward)
-        return out
+        return self._fed(self._attended(x, mask, bias, positions, cache))
 
 
-class DecoderBlock(nn.Module):
+class DecoderBlock(Block):
     """Causal self-attention, cross attention to what an encoder read, and a feed-forward part.
 
     Args:
         as ``EncoderBlock``; ``mask`` is that of the self-attention.
 
     Source: Vaswani et al. 2017, section 3.1.
+
+    >>> import torch
+    >>> from regard import causal
+    >>> block = DecoderBlock(8, 2, mask=causal())
+    >>> block(torch.zeros(1, 3, 8), torch.zeros(1, 5, 8)).shape
+    torch.Size([1, 3, 8])
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        hidden: int | None = None,
-        *,
-        style: Style = Style(),
-        mask: Mask | None = None,
-        key_heads: int | None = None,
-        head_width: int | None = None,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        sizes = Sizes(width, heads, hidden or 4 * width, key_heads, head_width)
-        self.attention = sizes.attention(style, mask, dropout)
-        self.attention_residual = Residual(style, width, dropout)
+    def _between(self, sizes: Sizes, style: Style, dropout: float) -> None:
         self.cross = sizes.attention(replace(style, rotary=None), None, dropout)
-        self.cross_residual = Residual(style, width, dropout)
-        self.feed_forward = sizes.feed_forward(style, dropout)
-        self.feed_forward_residual = Residual(style, width, dropout)
+        self.cross_residual = Residual(style, sizes.width, dropout)
 
     def forward(
         self,
@@ -288,10 +300,6 @@ class DecoderBlock(nn.Module):
     ) -> Tensor:
         """``x`` (B, T, C) and ``memory`` (B, S, C) → (B, T, C)."""
         past, seen = (None, None) if cache is None else cache
-        x = self.attention_residual(
-            x,
-            lambda x: self.attention(x, mask=mask, bias=bias, positions=positions, cache=past),
-        )
+        x = self._attended(x, mask, bias, positions, past)
         x = self.cross_residual(x, lambda x: self.cross(x, memory, mask=memory_mask, cache=seen))
-        out: Tensor = self.feed_forward_residual(x, self.feed_forward)
-        return out
+        return self._fed(x)

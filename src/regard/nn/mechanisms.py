@@ -36,6 +36,8 @@ class Mechanism:
     """How many steps lie between two tokens that are n apart."""
     parallel: bool
     """Whether all tokens can be computed at once."""
+    example: str
+    """A file of examples/ that anyone can run."""
 
     @property
     def formula(self) -> str:
@@ -66,14 +68,18 @@ class Mechanism:
 
 
 MECHANISMS = (
-    Mechanism("dot-product", ScaledDotProductAttention, "n² d", "n", "1", True),
-    Mechanism("multi-head", MultiHeadAttention, "n² d + n d²", "n d", "1", True),
-    Mechanism("additive", AdditiveAttention, "n² d", "n²", "1", True),
-    Mechanism("multiplicative", MultiplicativeAttention, "n² d", "n²", "1", True),
-    Mechanism("local", LocalAttention, "n² d", "n²", "n / w", True),
-    Mechanism("top-k", TopKAttention, "n² d", "n²", "1", True),
-    Mechanism("hard", HardAttention, "n² d", "n²", "1", True),
-    Mechanism("linear", LinearAttention, "n d²", "d²", "1", True),
-    Mechanism("recurrent", None, "n d²", "d", "n", False),
-    Mechanism("convolution", None, "c n d²", "n d", "n / c", True),
+    Mechanism(
+        "dot-product", ScaledDotProductAttention, "n² d", "n", "1", True, "scaled_dot_product.py"
+    ),
+    Mechanism("multi-head", MultiHeadAttention, "n² d + n d²", "n d", "1", True, "multi_head.py"),
+    Mechanism("additive", AdditiveAttention, "n² d", "n²", "1", True, "additive.py"),
+    Mechanism(
+        "multiplicative", MultiplicativeAttention, "n² d", "n²", "1", True, "multiplicative.py"
+    ),
+    Mechanism("local", LocalAttention, "n² d", "n²", "n / w", True, "local.py"),
+    Mechanism("top-k", TopKAttention, "n² d", "n²", "1", True, "top_k.py"),
+    Mechanism("hard", HardAttention, "n² d", "n²", "1", True, "hard.py"),
+    Mechanism("linear", LinearAttention, "n d²", "d²", "1", True, "linear.py"),
+    Mechanism("recurrent", None, "n d²", "d", "n", False, "recurrent.py"),
+    Mechanism("convolution", None, "c n d²", "n d", "n / c", True, "convolution.py"),
 )

@@ -18,10 +18,11 @@ SCORES_AT_ONCE = 1 << 22
 """Hidden numbers of additive scores held at a time: a row of queries is taken after another."""
 
 
-def of_scores(scores: Tensor, v: Tensor, mask: Mask | None) -> Tensor:
+def of_scores(scores: Tensor, v: Tensor, mask: Mask | None, dropout: float = 0.0) -> Tensor:
     """softmax(scores, masked) v, for scores (B, T, S) and v (B, S, E): scores are a bias of 0."""
     q, k = _nothing(scores)
-    out: Tensor = attend(q, k, v[..., None, :, :], mask, bias=scores[..., None, :, :])
+    bias = scores[..., None, :, :]
+    out: Tensor = attend(q, k, v[..., None, :, :], mask, bias=bias, dropout=dropout)
     return out[..., 0, :, :]
 
 
@@ -40,6 +41,15 @@ def _nothing(scores: Tensor) -> tuple[Tensor, Tensor]:
 class Scored(nn.Module):
     """What mechanisms that make scores of their own share."""
 
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = dropout
+
+    @property
+    def rate(self) -> float:
+        """The share of weights that is set to 0 now."""
+        return self.dropout if self.training else 0.0
+
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
         """(B, T, S) from query (B, T, …) and key (B, S, …)."""
         raise NotImplementedError
@@ -48,7 +58,8 @@ class Scored(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor | None = None, mask: Mask | None = None
     ) -> Tensor:
         """The output (B, T, E); values are the keys unless given."""
-        return of_scores(self.scores(query, key), key if value is None else value, mask)
+        value = key if value is None else value
+        return of_scores(self.scores(query, key), value, mask, self.rate)
 
     def weights(self, query: Tensor, key: Tensor, mask: Mask | None = None) -> Weights:
         """The weights (B, 1, T, S), to be asked."""
@@ -66,6 +77,7 @@ class AdditiveAttention(Scored):
         query_width, key_width: of what comes in.
         hidden: of the network.
         bias: whether it has a b.
+        dropout: the share of weights set to 0 while training.
 
     Shapes: query (B, T, query_width), key (B, S, key_width), value (B, S, E) → (B, T, E).
 
@@ -76,9 +88,15 @@ class AdditiveAttention(Scored):
     """
 
     def __init__(
-        self, query_width: int, key_width: int, hidden: int, *, bias: bool = False
+        self,
+        query_width: int,
+        key_width: int,
+        hidden: int,
+        *,
+        bias: bool = False,
+        dropout: float = 0.0,
     ) -> None:
-        super().__init__()
+        super().__init__(dropout)
         self.query = nn.Linear(query_width, hidden, bias=bias)
         self.key = nn.Linear(key_width, hidden, bias=False)
         self.score = nn.Linear(hidden, 1, bias=False)
@@ -112,6 +130,7 @@ class MultiplicativeAttention(Scored):
         width: of queries, and of keys unless ``key_width`` is given.
         score: one of the three.
         key_width: of the keys; ``dot`` needs that of the queries.
+        dropout: the share of weights set to 0 while training.
 
     Shapes: query (B, T, width), key (B, S, key_width), value (B, S, E) → (B, T, E).
 
@@ -124,8 +143,9 @@ class MultiplicativeAttention(Scored):
         score: Literal["dot", "general", "concat"] = "general",
         *,
         key_width: int | None = None,
+        dropout: float = 0.0,
     ) -> None:
-        super().__init__()
+        super().__init__(dropout)
         key_width = key_width or width
         if score not in ("dot", "general", "concat"):
             raise ValueRangeError(
@@ -194,15 +214,16 @@ class LocalAttention(nn.Module):
         scores = self.attention.scores(query, key)
         if self.position is None:
             near = window(before=self.reach, after=self.reach)
-            return of_scores(scores, value, near if mask is None else mask & near)
+            seen = near if mask is None else mask & near
+            return of_scores(scores, value, seen, self.attention.rate)
         far = (
             torch.arange(key.shape[-2], device=key.device)
             - self.centres(query, key.shape[-2])[..., None]
         )
         near = keep((far.abs() <= self.reach)[..., None, :, :])
-        W = weights_of_scores(scores, near if mask is None else mask & near).dense()[..., 0, :, :]
         bell = torch.exp(-((far / (self.reach / 2)) ** 2) / 2)
-        out: Tensor = (W * bell).to(value.dtype) @ value
+        seen = near if mask is None else mask & near
+        out: Tensor = _belled(scores, seen, bell, value, self.attention.rate)
         return out
 
     def extra_repr(self) -> str:
@@ -276,15 +297,28 @@ class HardAttention(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None = None) -> Tensor:
         """The output."""
-        soft = _weights_of(q, k, mask)
+        soft: Tensor = _weights_of(q, k, mask)
         best = soft.argmax(-1, keepdim=True)
         hard = torch.zeros_like(soft).scatter(-1, best, 1.0) * (soft.amax(-1, keepdim=True) > 0)
         through = (hard - soft.detach() + soft).to(v.dtype)
         if v.ndim > 2 and v.shape[-3] != through.shape[-3]:
             v = v.repeat_interleave(through.shape[-3] // v.shape[-3], -3)
-        return through @ v
+        out: Tensor = through @ v
+        return out
 
 
+# Under torch.compile weights are asked between two graphs, not within one.
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _weights_of(q: Tensor, k: Tensor, mask: Mask | None) -> Tensor:
     dense: Tensor = weights(q, k, mask).dense(limit=2**63)
     return dense
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _belled(scores: Tensor, mask: Mask, bell: Tensor, v: Tensor, dropout: float) -> Tensor:
+    """(B, T, E) the values by the weights of the scores (B, T, S), times a bell."""
+    W = weights_of_scores(scores, mask).dense(limit=2**63)[..., 0, :, :]
+    out: Tensor = nn.functional.dropout(W * bell, dropout).to(v.dtype) @ v
+    return out
