@@ -8,46 +8,23 @@ from itertools import combinations, product
 
 import numpy as np
 
-from regard.explanation.notes.algebra import (
-    Names,
+from regard.explanation.notes.algebra import Names, value
+from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.mathtext import FUNCTIONS, plain
+from regard.explanation.notes.parsing import (
     Node,
     NotUnderstood,
     Parser,
     literal,
     names_of,
     numbers_of,
-    value,
 )
-from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.mathtext import FUNCTIONS, plain
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
 LONE = re.compile(r"[A-Za-z_]\w*'?")
-SHORT = (
-    "a",
-    "A",
-    "I",
-    "is",
-    "so",
-    "we",
-    "of",
-    "to",
-    "in",
-    "or",
-    "if",
-    "as",
-    "by",
-    "at",
-    "it",
-    "be",
-    "an",
-    "on",
-    "do",
-)
+SHORT = frozenset("a A I is so we of to in or if as by at it be an on do".split())  # noqa: SIM905
 """Words of prose that are as short as names."""
-
-
 ABOUT = re.compile(r"≈|≃|\\approx|~=|\babout\b|\broughly\b|约")
 
 
@@ -62,10 +39,20 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     return found
 
 
+def plain_code(text: str) -> str:
+    """A line of NumPy or torch in the plain spelling: methods as functions, views as they are."""
+    text = plain(text)
+    text = re.sub(
+        r"\.(?:transpose|swapaxes)\(\s*(?:-2, -1|-1, -2|0, 1|1, 0)?\s*\)|\.t\(\)|\.mT\b", ".T", text
+    )
+    text = re.sub(r"\.(?:round|tolist|item|numpy|float|double|astype|clone|copy)\(\w*\)", "", text)
+    text = re.sub(r"(\w+)\.(sum|mean|max|min|var|std|softmax|exp|dot)\(\)", r"\2(\1)", text)
+    return re.sub(r"(\w+)\.(sum|mean|max|min|var|std|softmax|exp|dot)\(", r"\2(\1, ", text)
+
+
 def _statement(text: str) -> Iterator[tuple[list[str], str]]:
     """A line of code has no words around its equation."""
-    text = re.sub(r"(\w+)\.(sum|mean|max|min|var|std)\(\)", r"\2(\1)", plain(text))
-    text = re.sub(r"(\w+)\.(sum|mean|max|min|var|std)\(", r"\2(\1, ", text)
+    text = plain_code(text)
     sides = [_unshield(side).strip() for side in re.split(r"(?<![<>!:=])=(?![=>])", _shield(text))]
     if len(sides) > 1:
         yield sides, _said(sides)
@@ -133,7 +120,7 @@ def _words(text: str) -> list[tuple[str, int, int]]:
     found = []
     for match in re.finditer(r"[A-Za-z_][\w']*", text):
         word = match[0]
-        if word in FUNCTIONS or word in ("array", "tensor", "axis", "dim", "keepdims", "T"):
+        if word in FUNCTIONS or word in ("array", "tensor", "axis", "dim", "keepdims", "T", "inf"):
             continue
         prose = len(word) > 2 and word.islower() and "_" not in word and not re.search(r"\d", word)
         article = word.lower() in SHORT and word != "A"
@@ -202,7 +189,7 @@ def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) ->
             return _compare_literals(line, said, literals, told)
         return Verdict(line, said, "unknown", "note.unknown")
     if not told:
-        return _identity(line, said, values, computed)
+        return _identity(line, said, [nodes[i] for i in computed], names)
     return _compare(
         line, said, [nodes[i] for i in computed], [literals[j] for j in told], names, about
     )
@@ -223,9 +210,38 @@ def _compare(
         if _other_convention(node, target[0]):
             return Verdict(line, said, "unknown", "note.unknown")
         wrong = differs(node, target, names, about)
-        if wrong is not None:
-            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(wrong, target[1])})
+        if wrong is not None and not _meant_otherwise(node, nodes, target, names, about):
+            return mistake(line, said, wrong, target)
     return Verdict(line, said, "right", "note.right")
+
+
+def mistake(line: int, said: str, right: Floats, target: tuple[Floats, Floats]) -> Verdict:
+    """What is written is wrong: ``right`` is so."""
+    row = 0
+    if right.ndim == 2 and right.shape == target[0].shape:
+        bad = [not close(a, b, u) for a, b, u in zip(target[0], right, target[1], strict=True)]
+        row = bad.index(True) if True in bad else 0
+    return Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, target[1])}, row)
+
+
+def _meant_otherwise(
+    node: Node,
+    nodes: Sequence[Node | None],
+    target: tuple[Floats, Floats],
+    names: Names,
+    about: bool,
+) -> bool:
+    """Whether a number's name has another value here: one said before, or one said by a side.
+
+    After "the base model has d = 512, the big one d = 1024", √d = √512 = 22.63 is no mistake.
+    """
+    mine = names_of(node)
+    if not mine or any(names.values[name].ndim for name in mine if name in names.values):
+        return False
+    plain_sides = [each for each in nodes if each is not None and not names_of(each)]
+    if any(differs(each, target, names, about) is None for each in plain_sides):
+        return True
+    return any(differs(node, target, other, about) is None for other in names.meanings(mine))
 
 
 def _other_convention(node: Node, claimed: Floats) -> bool:
@@ -260,8 +276,7 @@ def _define(
             if len(chain) == 2 and name in names.values and np.asarray(values[source]).ndim == 0:
                 nodes[i] = None  # "equal at n = 2d" tells nothing of this n
                 continue
-            names.values[name] = np.array(values[source])
-            names.units.pop(name, None)
+            names.tell(name, np.array(values[source]))
         elif written_out is not None:
             found = literals[written_out]
             assert found is not None
@@ -270,7 +285,7 @@ def _define(
                 same = np.abs(known - found[0]) <= 0.5 * found[1] + 1e-9
                 if 2 * same.sum() >= same.size:  # the same again: a claim
                     continue
-            names.values[name], names.units[name] = found
+            names.tell(name, *found)
         elif values[rest[0]] is None:
             names.values.pop(name, None)  # it has become something that is not understood
             continue
@@ -345,21 +360,25 @@ def _compare_literals(
         assert other is not None
         if first[0].shape != other[0].shape:
             return Verdict(line, said, "unknown", "note.unknown")
-        coarse = np.maximum(first[1], other[1])
-        if not bool((np.abs(first[0] - other[0]) <= coarse).all()):
-            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(*first)})
+        same = np.abs(first[0] - other[0]) <= np.maximum(first[1], other[1])
+        if 2 * same.sum() < same.size and same.ndim:
+            return Verdict(line, said, "unknown", "note.unknown")  # "of [1, 2] it is [0.3, 0.7]"
+        if not bool(same.all()):
+            return mistake(line, said, first[0], other)
     return Verdict(line, said, "right", "note.right")
 
 
-def _identity(
-    line: int, said: str, values: list[Floats | None], computed: list[int]
-) -> Verdict | None:
+def _identity(line: int, said: str, nodes: Sequence[Node | None], names: Names) -> Verdict | None:
     """Two computed sides, no number written out."""
-    if len(computed) < 2:
+    sides = [node for node in nodes[:2] if node is not None]
+    if len(sides) < 2:
         return None
-    first, second = (np.asarray(values[i]) for i in computed[:2])
-    if first.shape == second.shape and np.allclose(first, second, rtol=1e-6, atol=1e-9):
-        return Verdict(line, said, "right", "note.right")
+    mine = [name for side in sides for name in names_of(side)]
+    for meaning in (names, *names.meanings(mine)):
+        first, second = (value(side, meaning) for side in sides)
+        if first.shape == second.shape and np.allclose(first, second, rtol=1e-6, atol=1e-9):
+            return Verdict(line, said, "right", "note.right")
+    first = value(sides[0], names)
     return Verdict(
         line, said, "wrong", "note.wrong", {"right": shown(first, np.full(first.shape, 1e-4))}
     )
