@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 import numpy as np
 
@@ -25,10 +26,12 @@ ZERO = re.compile(
     re.I,
 )
 PYTHON = ("python", "py", "python3", "pycon")
-ANSWER = re.compile(r"[?？]\W{0,6}?(?:答|A|Answer)\s*[:：]\s*\**\s*")
+ANSWER = re.compile(r"^\W*(?:答|A|Answer)\s*[:：]\s*\**\s*")
+ASKED = re.compile(r"(.*\d.*?)[?？]\W*", re.S)
 TAKEN_BACK = re.compile(
     r"^\W*(?:(?:but |and )?(?:that|this|it|which) (?:is|was|turns out to be)"
     r" (?:wrong|false|not|incorrect|a mistake|a myth)|(?:wrong|false|not so|nope?)\b|no[,!.:]"
+    r"|(?:but |and )?(?:it|that|this|they) (?:does|do|is|are|was|were)(?: not|n't)\b"
     r"|这(?:是|种说法是)?(?:错|不对|不正确)|(?:其实|事实上)[，,]?(?:并)?(?:不|错)|错[！。!了误]|并非如此|不对)",
     re.I,
 )
@@ -64,7 +67,7 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
                 said, printed = check_output(place + 2, block, names, printed), []
             verdicts += said
             place = end + 1
-        elif lines[place].lstrip().startswith("|"):
+        elif len(list(takewhile(lambda line: line.lstrip().startswith("|"), lines[place:]))) > 1:
             end = place
             while end < len(lines) and lines[end].lstrip().startswith("|"):
                 end += 1
@@ -102,14 +105,13 @@ def _whole(lines: list[str], place: int) -> tuple[str, int]:
 def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     found: list[Verdict] = []
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>)\s+", "", text)
-    # A question that holds numbers is a part of its answer.
-    text = re.sub(rf"(\d[^?？]*){ANSWER.pattern}", r"\1，", text)
-    sentences = _sentences(text)
+    sentences = _with_questions(_sentences(text))
     for sentence, before, after in zip(
         sentences, ["", *sentences], [*sentences[1:], ""], strict=False
     ):
         if ZERO.search(sentence):
             names.said.add("zero mean")
+        names.call(sentence)
         if re.search(r"position|PE\b|10000|位置", sentence):
             names.said.add("positions")
         shapes, rest = check_shapes(line, sentence)
@@ -121,6 +123,17 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             said = [verdict for verdict in said if verdict.status != "wrong"]
         found += said
     return found
+
+
+def _with_questions(sentences: list[str]) -> list[str]:
+    """A question that holds numbers is a part of its answer."""
+    joined: list[str] = []
+    for sentence in sentences:
+        if joined and (asked := ASKED.fullmatch(joined[-1])):
+            joined[-1] = f"{asked[1]}，{ANSWER.sub('', sentence)}"
+        else:
+            joined.append(sentence)
+    return joined
 
 
 def _spoken(verdicts: list[Verdict]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
@@ -27,6 +28,8 @@ class Names:
     units: dict[str, Floats] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
     """What else a claim may rely on: "zero mean"."""
+    last: Floats | None = None
+    """What was last worked out, or written."""
     told: dict[str, list[Floats]] = field(default_factory=dict)
     """Every value that a number's name has had: a note speaks of one model after another."""
 
@@ -38,6 +41,17 @@ class Names:
             self.units[name] = units
         if value.ndim == 0:
             self.told.setdefault(name, []).append(value)
+
+    def call(self, sentence: str) -> None:
+        """Takes note of "call this Q": it is what was last worked out."""
+        found = re.search(
+            r"(?:call|name|denote) (?:this|it|the result)(?: matrix| vector)? (?:by |as )?"
+            r"\W{0,3}([A-Za-z]\w?)\b"
+            r"|记(?:其|它|之)?(?:为|作)\s*\W{0,3}([A-Za-z]\w?)\b",
+            sentence, re.I,
+        )  # fmt: skip
+        if found and self.last is not None:
+            self.tell(found[1] or found[2], self.last)
 
     def copy(self, **values: Floats) -> Names:
         """The same names, with others that hold for one claim alone."""
@@ -192,5 +206,7 @@ _REDUCTIONS: Mapping[str, Callable[[Any, int | None], Any]] = {
     "min": lambda a, axis: a.min(axis),
     "var": lambda a, axis: a.var(axis),
     "std": lambda a, axis: a.std(axis),
+    "sample_var": lambda a, axis: a.var(axis, ddof=1),
+    "sample_std": lambda a, axis: a.std(axis, ddof=1),
     "norm": lambda a, axis: np.sqrt((a * a).sum(axis)),
 }

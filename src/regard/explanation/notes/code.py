@@ -16,8 +16,9 @@ from pathlib import Path
 from regard._words import Language
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.equations import check_line, parsed, plain_code
-from regard.explanation.notes.parsing import NotUnderstood
+from regard.explanation.notes.cutting import plain_code
+from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.parsing import NotUnderstood, parsed
 from regard.explanation.notes.tables import check_block
 from regard.explanation.sheet import Floats
 
@@ -133,7 +134,12 @@ def _with_output(first: int, code: str) -> list[Statement]:
     found: list[Statement] = []
     takes = False  # whether a comment may be the output of the last statement
     depth = 0
-    for offset, line in enumerate(code.split("\n")):
+    prompted = code.lstrip().startswith(">>>")
+    for offset, written in enumerate(code.split("\n")):
+        line = written
+        if prompted:  # what has no prompt was printed
+            line = re.sub(r"^\s*(?:>>>|\.\.\.) ?", "", written)
+            line = f"# {line}" if line == written and line.strip() else line
         comment = re.match(r"#\s*(?:=>|->|→|Output:|输出[:：]|>>>)?\s*(.*)", line)
         if comment is None:
             if line.strip():
@@ -208,6 +214,10 @@ def _statement(statement: Statement, names: Names) -> list[Verdict]:
     comment = _array(re.sub(r"^\s*(?:->|=>|=|→)\s*", "", comment)) or comment
     result = re.match(r"\s*(\[.*|-?\d[\d.,e+-]*)\s*$", comment)
     if result and bare:
+        if not printed and not re.match(
+            r"\w+\s*=(?!=)", bare
+        ):  # a value that is shown is not being defined
+            bare = f"({bare})"
         bare = f"{bare} = {result[1]}"
     elif printed:
         return []

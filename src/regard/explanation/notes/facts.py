@@ -10,10 +10,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+DENIED = re.compile(
+    r"\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立",
+    re.I,
+)
+"""What denies the sentence that it stands in."""
 NOT = re.compile(
-    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bwrong\b|\bmyth\b|\bneither\b|\bnor\b|\bcannot\b"
-    r"|\bwithout\b(?! (?:any )?position)|\brather than\b|\binstead of\b(?! (?:-|−|minus|negative)? ?inf)|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bunchanged\b"
-    r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|错误|错的|误解|误以为|误区|(?<![特分区级识类差])别|无关|无需|而不"
+    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
+    r"|\bwithout\b(?! (?:any )?position)|\binstead of\b(?! (?:-|−|minus|negative)? ?inf)"
+    r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|(?<![特分区级识类差])别|无关|无需|"
+    + DENIED.pattern,
+    re.I,
 )
 """What denies a claim."""
 UNLIKE = re.compile(
@@ -52,8 +59,14 @@ class Fact:
             return None
         if UNLIKE.search(clause):
             return None
-        around = f"{clause[: found.start()]} {clause[found.end() :]}"
-        return NOT.search(around if self.denies else clause) is not None
+        # What another part of the sentence denies is not this.
+        start = max(clause.rfind(comma, 0, found.start()) for comma in ",，") + 1
+        ends = [clause.find(comma, found.end()) for comma in ",，"]
+        end = min((end for end in ends if end >= 0), default=len(clause))
+        part = f"{clause[start : found.start()]} {clause[found.end() : end]}"
+        if not self.denies:
+            part += found[0]
+        return NOT.search(part) is not None
 
 
 _ATTENTION = r"attention|transformer|注意力"
@@ -129,7 +142,7 @@ FACTS = (
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
-        r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b|每一?列[^。]{0,16}和(?:都)?(?:为|是|等于)\s*1\b",
+        r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b",
         r"dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
     ),
     Fact(
@@ -138,7 +151,7 @@ FACTS = (
     ),
     Fact(
         "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax",),
-        r"invarian\w+ (?:to|under)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal)\w+[^.。]{0,40}(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|(?:乘以|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
+        r"invarian\w+ (?:to|under)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal)\w+[^.。]{0,80}(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|(?:乘以|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
         r"order|rank|argmax|largest|次序|顺序|排序|最大",
         denies=True,
     ),
@@ -199,7 +212,7 @@ FACTS = (
     ),
     Fact(
         "note.layernorm", "d", (r"layer ?norm|层归一化|\bLN\b",),
-        r"(?:over|across|along|of|for|沿着?|对|在|跨)\s*(?:the |all |all the |whole |entire |整个|一个)*(?:batch|tokens?\b|sequence|positions|examples|词元|序列|批)",
+        r"(?:over|across|along|of|for|沿着?|对|在|跨)\s*(?:the |all |all the |whole |entire |整个|一个)*\s*(?:batch|tokens?\b|sequence|positions|examples|词元|序列|批)",
         r"batch ?norm|批归一化|each|every|token's|independent|per[- ]token|\bone token|\ba token|每个|单个",
     ),
     Fact(
@@ -249,6 +262,11 @@ FACTS = (
         "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",
     ),
     Fact("note.both-ways", "j = 1 … n", (r"\bBERT\b",), r"causal|left-to-right|autoregressive|因果|自回归|单向", r"GPT"),
+    Fact(
+        "note.deviation", "√d", (r"standard deviation|标准差|\bstd\b", r"dot|product|scores?|点积|内积|分数"),
+        r"(?:proportional to|linear(?:ly)? (?:in|with)|grows? (?:as|like|with)) (?:the )?(?:dimension|width|d\b|d_k)|与\s*(?:维度|维数|宽度|d_?k?)\s*成正比|随\s*(?:维度|维数|宽度|d_?k?)\s*线性",
+        r"root|sqrt|平方根|根号|variance|方差",
+    ),
     Fact("note.one-way", "j ≤ i", (r"\bGPT(?:-\d)?\b",), r"bidirectional|both directions|双向", r"BERT"),
     Fact("note.softmax-linear", "exp", (r"softmax",), r"softmax (?:itself |function )?is (?:a )?linear|softmax\s*(?:本身|函数)?是(?:一个)?线性", r"before|until|to the"),
     Fact(

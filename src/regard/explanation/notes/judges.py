@@ -216,12 +216,14 @@ def _number(exact: float, text: str) -> Found:
 def temperature(match: re.Match[str], text: str, names: Names) -> Found | None:
     """What a temperature does, tried: softmax of s / τ at a larger and at a smaller τ."""
     up = re.search(
-        r"\b(?:higher|larger|greater|big\w*|rais\w+|increas\w+|high|large)\b|越高|升高|越大|提高|增大|高温",
+        r"\b(?:higher|larger|greater|big\w*|rais\w+|increas\w+|high|large)\b|(?:turn|crank)\w* up|越高|升高|越大|提高|增大|高温",
         text,
         re.I,
     )
     down = re.search(
-        r"\b(?:lower|smaller|decreas\w+|reduc\w+|low|small)\b|越低|降低|越小|减小|低温", text, re.I
+        r"\b(?:lower\w*|smaller|decreas\w+|reduc\w+|low|small)\b|越低|降低|越小|减小|低温",
+        text,
+        re.I,
     )
     sharp = re.search(
         r"sharp|peak|concentrat|confident|one-hot|argmax|spik|尖|集中|确定|自信", text, re.I

@@ -191,6 +191,14 @@ class Parser:
         return ("call", name, nodes, words)
 
 
+def parsed(text: str) -> Node | None:
+    """The tree of ``text``, or None."""
+    try:
+        return Parser(text).whole()
+    except (NotUnderstood, RecursionError):
+        return None
+
+
 def literal(node: Node) -> tuple[Floats, Floats] | None:
     """The numbers of what is only written out, and one in the last digit of each; else None."""
     match node:

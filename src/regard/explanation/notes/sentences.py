@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from regard.explanation.notes import judges, variance
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Status, Verdict
-from regard.explanation.notes.facts import FACTS
+from regard.explanation.notes.facts import DENIED, FACTS
 from regard.explanation.notes.judges import Judge
 from regard.explanation.notes.mathtext import plain
 
@@ -53,10 +53,12 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
 
 
 def _by_fact(text: str, context: str) -> Iterator[judges.Found]:
+    taken_back = DENIED.search(text) is not None
     for clause in CLAUSE.split(text):
         for fact in FACTS:
             denied = fact.judge(clause, context)
             if denied is not None:
+                denied = denied or taken_back
                 yield denied, fact.key, {} if denied else {"right": fact.right}
         context += clause
 
@@ -81,7 +83,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         r"(?P<what>variance|standard deviation|std(?:dev)?|deviation|方差|标准差)"
-        r"(?:[^.。;；]{0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|equals?|[=:]|of about|为|是|等于|约为|变成)\s*(?:about |roughly |约|大约)?"
+        r"(?:[^.。;；:：]{0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|equals?|[=:]|of about|为|是|等于|约为|变成)\s*(?:about |roughly |约|大约)?"
         r"|\s+(?:of\s+)?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d)[^,，。;；、]*)",
         variance.variance,
     ),

@@ -17,9 +17,9 @@ from regard.core import formula
 from regard.explanation.attention import sinusoids
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.equations import differs, parsed, shown
+from regard.explanation.notes.equations import close, differs, shown
 from regard.explanation.notes.mathtext import plain
-from regard.explanation.notes.parsing import NotUnderstood, Number, literal
+from regard.explanation.notes.parsing import NotUnderstood, Number, literal, parsed
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
@@ -48,7 +48,7 @@ def candidates(names: Names) -> Iterator[Floats]:
         yield from _from(x)
     if "positions" in names.said:
         for width in (2, 4, 6, 8, 16):
-            yield from sinusoids(8, width)
+            yield from sinusoids(64, width)
 
 
 def _from(x: Floats) -> Iterator[Floats]:
@@ -89,7 +89,7 @@ def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> li
     for row in candidates(names):
         if row.shape != numbers.shape:
             continue
-        same = int((np.abs(numbers - row) <= 0.5 * units * (1 + 1e-6)).sum())
+        same = sum(map(close, numbers, row, units))
         if best is None or same > best[0]:
             best = (same, row)
     if best is None:

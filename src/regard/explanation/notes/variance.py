@@ -95,10 +95,12 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
         return None
     width = _width(text, names)
     divisor = _divisor(match, text, names, width)
+    if divisor and not re.search(r"\d\s*-?\s*(?:dim|维|wide)|\bd", f"{text[: match.end()]}"):
+        return None  # of which width is not said here
     if divisor is None and SCALED.search(text):
         return None
     spoken = DOT.search(text) or re.search(r"\bd_?k\b", text) or divisor
-    if not spoken or re.search(r"norm", text, re.I):
+    if not spoken or re.search(r"\bnorm\b|layer ?norm|batch ?norm|normali[sz]|归一化", text, re.I):
         return None
     amount = _amount(match["amount"], names, width)
     if amount is None:
@@ -126,9 +128,9 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 def product_variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     """D(XY) for independent X and Y, at random numbers, against what is written."""
-    if NOT.search(text):
-        return None
     side = match["right"]
+    if NOT.search(text) or not re.search(r"(?:Var|D|V|E)\s*[\[(]", side):
+        return None
     random = np.random.default_rng(0)
     # Where means of 0 were spoken of, a formula without means may rely on them.
     zero = "zero mean" in names.said and not re.search(r"\bE\b|E\s*[(\[]", side)
