@@ -150,6 +150,7 @@ _OPERATORS: Mapping[str, Callable[..., Any]] = {
     "/": _over,
     "//": lambda a, b: np.floor(_over(a, b)),
     "^": _power,
+    "^^": lambda a, b: np.linalg.matrix_power(a, int(b)) if np.ndim(a) == 2 else _power(a, b),
     "neg": lambda a: -a,
     "turn": lambda a: np.asarray(a).T,
 }
@@ -182,7 +183,9 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
         if name in _REDUCTIONS:
             if len(parts) > 1 and axis is None:
                 first = np.array(parts)
-            return _REDUCTIONS[name](first, axis)
+            reduced = _REDUCTIONS[name](first, axis)
+            kept = axis is not None and {"keepdims", "keepdim"} & words.keys()
+            return np.expand_dims(reduced, axis) if kept and axis is not None else reduced
         if name in _MAPS:
             return _MAPS[name](first)
     raise NotUnderstood(name)

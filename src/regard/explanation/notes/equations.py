@@ -24,6 +24,9 @@ from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
 LONE = re.compile(r"[A-Za-z_]\w*'?")
+BYTES = re.compile(r"\*1024\^(\d)")
+"""What ``plain`` makes of KiB, MiB, GiB."""
+_PREFIXES = " KMGT"
 ABOUT = re.compile(r"≈|≃|\\approx|~=|\babout\b|\broughly\b|约")
 
 
@@ -64,7 +67,7 @@ def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) ->
         plain_definition = len(told) == 1 and len(chain) == 2 and _is_name(chain[0])
         if plain_definition or not re.search(r"\d", said) or not told or not any(chain):
             return None
-        if len(told) == len(chain) == 2 and not np.ndim(literals[0][0]):  # type: ignore[index]
+        if len(told) == len(chain) == 2 and not np.ndim(literals[0][0]) and not BYTES.search(said):  # type: ignore[index]
             return None  # "1 = 0.9" is a piece of something else
         if len(told) >= 2 and len(told) == len(chain):
             return _compare_literals(line, said, literals, told)
@@ -91,7 +94,7 @@ def _compare(
         if _other_convention(node, target[0]):
             return Verdict(line, said, "unknown", "note.unknown")
         wrong = differs(node, target, names, about)
-        if wrong is not None and not _meant_otherwise(node, nodes, target, names, about):
+        if wrong is not None and not _meant_otherwise(said, node, nodes, target, names, about):
             return mistake(line, said, wrong, target)
     return Verdict(line, said, "right", "note.right")
 
@@ -102,10 +105,20 @@ def mistake(line: int, said: str, right: Floats, target: tuple[Floats, Floats]) 
     if right.ndim == 2 and right.shape == target[0].shape:
         bad = [not close(a, b, u) for a, b, u in zip(target[0], right, target[1], strict=True)]
         row = bad.index(True) if True in bad else 0
-    return Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, target[1])}, row)
+    value_of, unit, name = right, target[1], ""
+    if (found := BYTES.findall(said)) and right.ndim == 0:
+        by, name = 1024.0 ** int(found[-1]), f" {_PREFIXES[int(found[-1])]}iB"
+        value_of, unit = right / by, unit / by
+    values = {"right": shown(np.asarray(value_of), np.asarray(unit)) + name}
+    return Verdict(line, _with_bytes(said), "wrong", "note.wrong", values, row)
+
+
+def _with_bytes(said: str) -> str:
+    return BYTES.sub(lambda found: f" {_PREFIXES[int(found[1])]}iB", said)
 
 
 def _meant_otherwise(
+    said: str,
     node: Node,
     nodes: Sequence[Node | None],
     target: tuple[Floats, Floats],
@@ -116,9 +129,14 @@ def _meant_otherwise(
 
     After "the base model has d = 512, the big one d = 1024", √d = √512 = 22.63 is no mistake.
     """
-    sample = _of_sample(node)
-    if sample != node and differs(sample, target, names, about) is None:
-        return True  # torch's var and std divide by n − 1
+    other = _by_other_rules(node)
+    if other != node and _agrees(other, target, names, about):
+        return True
+    if BYTES.search(said) and any(  # 96 KiB / 16 = 6 KiB: units may stand aside
+        _agrees(node, (target[0] / 1024.0**p, target[1] / 1024.0**p), names, about)
+        for p in range(1, 5)
+    ):
+        return True
     mine = names_of(node)
     if not mine or any(names.values[name].ndim for name in mine if name in names.values):
         return False
@@ -128,15 +146,24 @@ def _meant_otherwise(
     return any(differs(node, target, other, about) is None for other in names.meanings(mine))
 
 
-def _of_sample(node: Node) -> Node:
-    """``node`` with the variance of a sample for every variance."""
+def _agrees(node: Node, target: tuple[Floats, Floats], names: Names, about: bool) -> bool:
+    try:
+        return differs(node, target, names, about) is None
+    except NotUnderstood:
+        return False
+
+
+def _by_other_rules(node: Node) -> Node:
+    """``node`` with the variance of a sample, as torch has it, and powers of whole matrices."""
     if isinstance(node, Number):
         return node
     if node[0] == "call" and node[1] in ("var", "std"):
         return ("call", f"sample_{node[1]}", *node[2:])
+    if node[0] == "^":
+        return ("^^", *map(_by_other_rules, node[1:]))
     return tuple(
-        _of_sample(part) if isinstance(part, Number | tuple)
-        else [_of_sample(each) for each in part] if isinstance(part, list)
+        _by_other_rules(part) if isinstance(part, Number | tuple)
+        else [_by_other_rules(each) for each in part] if isinstance(part, list)
         else part
         for part in node
     )  # fmt: skip
@@ -244,7 +271,7 @@ def close(claimed: Floats, exact: Floats, unit: Floats, about: bool = False) -> 
     whole = (unit == 1) & (np.abs(exact) < 1e3) & (not about)
     tolerance = np.where(whole, 1e-9 + 1e-9 * np.abs(exact), 0.5 * unit * (1 + 1e-6) + 1e-12)
     rounded = np.abs(claimed - exact) <= tolerance
-    cut = ~whole & (np.abs(np.trunc(exact / unit) * unit - claimed) < 1e-6 * unit)
+    cut = ~whole & (np.abs(np.trunc(exact / unit * (1 + 1e-9)) * unit - claimed) < 1e-6 * unit)
     return bool((rounded | cut).all())
 
 

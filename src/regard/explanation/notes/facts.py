@@ -17,7 +17,7 @@ DENIED = re.compile(
 """What denies the sentence that it stands in."""
 NOT = re.compile(
     r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
-    r"|\bwithout\b(?! (?:any )?position)|\binstead of\b(?! (?:-|−|minus|negative)? ?inf)"
+    r"|\bwithout\b(?! (?:any )?position)|\binstead of\b(?! (?:-|−|minus|negative)? ?inf| \d)"
     r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|(?<![特分区级识类差])别|无关|无需|"
     + DENIED.pattern,
     re.I,
@@ -81,7 +81,7 @@ _OTHERS = (
 )
 
 _MANY_TIMES = (
-    r"(?:\d+|\bh|eight|four|several|many)[- ]?(?:times|fold)|\bmore (?:param|comput|FLOP|weights)|(?:more|most) expensive|(?:multiplies|increases?|grows?) (?:with|by) the (?:number of )?heads"
+    r"(?:\d+|\bh|eight|four|several|many)[- ]?(?:times|fold)|\b(?:doubl|tripl|quadrupl)\w*|翻倍|加倍|\bmore (?:param|comput|FLOP|weights)|(?:more|most) expensive|(?:multiplies|increases?|grows?) (?:with|by) the (?:number of )?heads"
     r"|(?:\d+|h|数|几)\s*倍|(?:参数量?|计算量|代价|成本)[^。，,]{0,4}(?:越[大多高]|增加|变多|翻)"
 )
 
@@ -112,7 +112,7 @@ FACTS = (
     Fact(
         "note.order", "O(n²d)", (_ATTENTION, r"cost|complex|memory|time|compute|grow|scale|FLOP|quick|计算|复杂|代价|成本|显存|内存|时间|增长"),
         r"\blinear(?:ly)?\b[^.。]{0,40}(?:length|tokens?|sequence|\bn\b|context|input|words)|(?:length|tokens?|sequence|\bn\b)[^.。]{0,20}\blinearly"
-        r"|\blinear (?:time|complexity|cost|memory)|线性(?:的)?(?:增长|复杂度|时间|关系|增加)|(?:成|呈)(?:线性|正比)",
+        r"|\blinear (?:time|complexity|cost|memory)|线性(?:的)?(?:增长|复杂度|时间|关系|增加)|(?:成|呈)(?:线性|正比)|(?:长度|词元|序列)[^。，]{0,8}是?线性",
         _OTHERS,
     ),
     *(
@@ -224,7 +224,7 @@ FACTS = (
         r"\bor\b|instead|versus|\bvs\b|similar|nearly|both|比|与|或|也",
     ),
     Fact(
-        "note.rotary-values", "Q, K", (_ROTARY,), r"(?:appl|rotat|turn)\w*[^.。]{0,40}(?:(?:and|the) values?\b|\bV\b)|(?:作用|旋转|应用)[^。]{0,14}(?:V\b|值)",
+        "note.rotary-values", "Q, K", (_ROTARY,), r"(?:appl|rotat|turn)\w*[^.。]{0,40}(?:(?:and|the) values?\b|\bV\b)|values? (?:is|are|get)s? (?:also )?rotat|(?:作用|旋转|应用)[^。]{0,14}(?:V\b|值)|(?:V\s*|值)[^。，]{0,6}旋转",
         r"pairs? of values|values of",
     ),
     Fact(
@@ -243,7 +243,7 @@ FACTS = (
     Fact("note.flash-exact", "softmax(QKᵀ/√d) V", (_FLASH,), r"approximat\w*|近似|lossy|有损"),
     Fact(
         "note.flash-cost", "O(n²d)", (_FLASH, r"FLOP|operations|compute|computation|\btime|计算|时间|运算"),
-        r"to O\(n\)|is O\(n\)|\blinear\b|线性", r"memory|显存|内存",
+        r"O\(n\)|\blinear(?:ly)?\b|线性", r"memory|显存|内存",
     ),
     Fact(
         "note.flash-memory", "O(n)", (_FLASH, r"memory|显存|内存"), r"O\(n\^2\)|quadratic|平方|二次",
@@ -251,11 +251,11 @@ FACTS = (
     ),
     Fact(
         "note.ffn", "f(xᵢ)", (r"feed-?forward|\bFFN\b|\bMLP\b|前馈",),
-        r"mix\w*[^.。]{0,24}(?:tokens|positions|words)|(?:between|across|among) (?:different )?(?:tokens|positions|words)|(?:位置|词元|词)之间",
+        r"(?:mix|exchang|communicat|interact)\w*[^.。]{0,24}(?:tokens|positions|words|information)|(?:tokens|positions|words|patches) (?:mix|exchange|communicate|interact|talk)|(?:between|across|among) (?:different |the )?(?:tokens|positions|words|patches)|(?:位置|词元|词)之间",
     ),
     Fact("note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行"),
     Fact(
-        "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",), r"(?:can|may|could|might|are) (?:also )?(?:be )?negative|可以(?:是|为)负|可能(?:是|为)负|会(?:是|为)负",
+        "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",), r"(?:can|may|could|might|are) (?:also )?(?:be )?negative|(?:是|为)负",
         r"dot|scores?|logits?|slope|分数|点积",
     ),
     Fact(

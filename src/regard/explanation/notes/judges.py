@@ -21,7 +21,7 @@ Found = tuple[bool, str, dict[str, str]]
 Judge = Callable[[re.Match[str], str, Names], Found | None]
 
 OTHERS = re.compile(
-    r"RNN|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈",
+    r"RNN|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口|缓存|per token|每个词元|parallel|sequential|path|路径|顺序|串行|project|投影|feed-?forward|FFN|前馈",
     re.I,
 )
 """What else a cost may be of."""
@@ -31,7 +31,7 @@ WORDS = {
     "翻倍": 2, "加倍": 2, "增加一倍": 2, "翻一番": 2, "减半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "八": 8, "九": 9,
 }  # fmt: skip
 FACTOR = re.compile(
-    r"\b(?:doubl|tripl|quadrupl|halv)\w*|\btwice\b|\bhalf (?:as|the)\b"
+    r"\b(?:doubl|tripl|quadrupl|halv)\w*|\bfactor of \d+|\btwice\b|\bhalf (?:as|the)\b"
     r"|\b(?:\d+(?:\.\d+)?|two|three|four|five|eight|nine|ten|sixteen)(?:[- ]?fold| times|x\b| \* (?=as|more|the|that))"
     r"|增加一倍|翻倍|翻一番|加倍|减半|(?:\d+(?:\.\d+)?|[两二三四八九])\s*倍",
     re.I,
@@ -40,7 +40,7 @@ LENGTH = r"sequence|length|\blong|context|tokens|\bn\b|input|序列|长度|上�
 
 
 def _factor(text: str) -> float:
-    digits = re.match(r"\d+(?:\.\d+)?", text)
+    digits = re.match(r"\d+(?:\.\d+)?", text.lower().removeprefix("factor of "))
     if digits:
         return float(digits[0])
     return next(float(v) for word, v in WORDS.items() if text.lower().startswith(word))
@@ -104,7 +104,7 @@ def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
     if in_values:
         return None if denied else (True, "note.right", {})
     if re.search(
-        r"linear attention|线性注意力|序列长度|piecewise|linear (?:layer|projection|transformation|map|combination|algebra)|线性(?:层|投影|变换|组合|代数|映射)|linear (?:time|in (?:the )?(?:length|sequence|n\b))|线性(?:时间|复杂度|增长)",
+        r"linear attention|线性注意力|序列长度|piecewise|linear (?:layer|projection|transformation|map|combination|algebra)|线性(?:层|投影|变换|组合|代数|映射)|linear (?:time|in (?:the )?(?:length|sequence|n\b))|线性(?:时间|复杂度|增长)|complexity|cost|\btime\b|memory|tokens|复杂度|代价|时间|显存|长度",
         text,
         re.I,
     ):
@@ -113,13 +113,30 @@ def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 
 def heads(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """The width of one head."""
-    numbers = {name: float(number) for name, number in match.groupdict().items() if number}
-    width, heads, each = numbers["d"], numbers["h"], numbers["each"]
-    if not heads:
+    """The width of one head: what was said last of the whole width, over the number of heads."""
+    counts = list(
+        re.finditer(r"(\d+)\s*(?:attention |query )?(?:heads\b|个?头)|\bh\s*=\s*(\d+)", text, re.I)
+    )
+    widths = list(
+        re.finditer(
+            r"(?:\bwidth|\bd(?:_?model)?\b|dimension\w*|宽度?|维度)\s*(?:=|of|is|为|是)?\s*(\d+)|(\d+)[- ](?:wide|dimensional|dim\b)",
+            text, re.I,
+        )
+    )  # fmt: skip
+    before = [
+        [m for m in each if m.end() <= match.start()] or each[:1] for each in (counts, widths)
+    ]
+    if not all(before) or re.search(r"GQA|MQA|KV|键值", text):
         return None
-    right = width / heads
-    return abs(right - each) < 1e-9, "note.wrong", {"right": written(right)}
+    h, d = (float(next(filter(None, each[-1].groups()))) for each in before)
+    if not h or d < h:
+        return None
+    right = d / h
+    return (
+        abs(right - float(next(filter(None, match.groups())))) < 1e-9,
+        "note.wrong",
+        {"right": written(right)},
+    )
 
 
 def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
@@ -158,21 +175,22 @@ def order(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
     """The weights of n tokens are n × n; of t queries over s keys they are t × s."""
-    counts = list(
-        re.finditer(
-            r"(\d+)\s*(?:\w+ )?(?:tokens|words|vectors|quer(?:ies|y)|keys|positions|个)", text
-        )
+    found = re.finditer(
+        r"([^,，、]*?)(\d+)\s*((?:\w+ )?(?:tokens|words|vectors|quer(?:ies|y)|keys|positions|个))",
+        text[: match.start("a")],
     )
+    counts = [(each[2], each[1][-16:] + each[3]) for each in found]
     if not 1 <= len(counts) <= 2:
         return None
-    t = s = counts[0][1]
+    t = s = counts[0][0]
     if len(counts) == 2:
-        asks = r"decoder|quer|target|output|解码器|查询|目标"
-        first = text[max(0, counts[0].start() - 12) : counts[0].end() + 10]
-        swapped = not re.search(asks, first, re.I)
-        if swapped and not re.search(asks, text, re.I):
+        asks = [
+            bool(re.search(r"decoder|quer|target|output|解码器|查询|目标", label, re.I))
+            for _, label in counts
+        ]
+        if asks[0] == asks[1]:
             return None
-        t, s = (counts[1][1], counts[0][1]) if swapped else (counts[0][1], counts[1][1])
+        t, s = (counts[0][0], counts[1][0]) if asks[0] else (counts[1][0], counts[0][0])
     right = (match["a"], match["b"]) == (t, s)
     return right, "note.wrong", {} if right else {"right": f"{t} × {s}"}
 

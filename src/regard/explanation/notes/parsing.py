@@ -14,7 +14,7 @@ from regard.explanation.sheet import Floats
 
 TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d.])|\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?%?)"
-    r"|(?P<name>[A-Za-z_][\w]*'?)|(?P<op>\^T\b|\.T\b|//|[-+*/@^()\[\],=|]))"
+    r"|(?P<name>[A-Za-z_][\w]*'?)|(?P<op>\^T\b|\.T\b|\.(?:sum|mean|max|min|var|std|exp)(?=\()|//|[-+*/@^()\[\],=|]))"
 )
 
 
@@ -113,9 +113,16 @@ class Parser:
 
     def power(self) -> Node:
         node = self.atom()
-        while self.peek() in ("^", "^T", ".T"):
-            turned = self.take() != "^"
-            node = ("turn", node) if turned else ("^", node, self.sign())
+        while self.peek() in ("^", "^T", ".T") or re.match(r"\.[a-z]", self.peek()):
+            token = self.take()
+            if token == "^":
+                node = ("^", node, self.sign())
+            elif token in ("^T", ".T"):
+                node = ("turn", node)
+            else:  # x.sum(…) is sum(x, …)
+                self.take("(")
+                kind, name, nodes, words = self.call(token[1:])
+                node = (kind, name, [node, *nodes], words)
         return node
 
     def atom(self) -> Node:
@@ -175,7 +182,7 @@ class Parser:
             return ("neg", self.atom())
         return self.atom()
 
-    def call(self, name: str) -> Node:
+    def call(self, name: str) -> tuple[Any, ...]:
         nodes: list[Node] = []
         words: dict[str, Node] = {}
         while self.peek() != ")":
@@ -220,10 +227,11 @@ def literal(node: Node) -> tuple[Floats, Floats] | None:
             )
         case ("call", "array" | "tensor", [inner, *_], _):
             return literal(inner)
-        case ("*" | "beside", Number() as digits, ("^", Number(text="10"), power)):
-            exponent = literal(power)  # 1.61 · 10^9 is a number as it was written
-            if exponent is not None and exponent[0].ndim == 0 and abs(exponent[0]) < 300:
-                return digits.value * 10 ** exponent[0], digits.unit * 10 ** exponent[0]
+        case ("*" | "beside", Number() as digits, ("^", Number(text="10" | "1024") as base, power)):
+            exponent = literal(power)  # 1.61 · 10^9 and 96 KiB are numbers as they were written
+            if exponent is not None and exponent[0].ndim == 0 and abs(exponent[0]) < 90:
+                by = np.asarray(base.value ** exponent[0])
+                return digits.value * by, digits.unit * by
     return None
 
 

@@ -117,7 +117,7 @@ RULES: tuple[Rule, ...] = (
     _rule(judges.FACTOR.pattern + r"(?=.*(?:times|doubl|quadrupl|tripl|twice|倍))", judges.growth),
     _rule(r"temperature|温度", judges.temperature),
     _rule(
-        r"(?:GQA|MQA|grouped|multi-query|query heads|查询头)[^。]*?(?:(\d+)\s*(?:times|x)?\s*(?:smaller|less|fewer)|factor of (\d+)|(?<![\d/])1/(\d+)|(\d+)\s*(?:query heads|queries) (?:per|share|for each)|每\s*(\d+)\s*个查询头)",
+        r"(?:GQA|MQA|grouped|multi-query|query heads|查询头)[^。]*?(?:(\d+)\s*(?:times|x)?\s*(?:smaller|less|fewer)|factor of (\d+)|(?<![\d/])1/(\d+)|(\d+)\s*(?:query heads|queries) (?:per|share|for each)|(?:shared by|serves?|used by)\s*(\d+)\s*(?:query heads|queries)|每\s*(\d+)\s*个查询头)",
         judges.shared,
     ),
     _rule(
@@ -125,15 +125,13 @@ RULES: tuple[Rule, ...] = (
         judges.equal_at,
     ),
     _rule(
-        r"\bn\s*=\s*(?P<factor>\d*\s*\*?\s*d\w*)[^.。]{0,40}?(?:equal|same|balance|相等|持平|一样)",
+        r"\bn\s*=\s*(?P<factor>\d+(?![\d\s*]*d)|\d*\s*\*?\s*d\w*)[^.。]{0,40}?(?:equal|same|balance|相等|持平|一样)",
         judges.equal_at,
     ),
     _rule(
-        r"\bd(?:_?model)?\s*=\s*(?P<d>\d+)[^.。]{0,60}?(?P<h>\d+)\s*(?:heads|个头|头)[^.。]{0,50}?(?:each|width|dimension|每个?头|每头)[^\d.。]{0,30}(?P<each>\d+)\b(?!\s*[*/])",
-        judges.heads,
-    ),
-    _rule(
-        r"(?P<h>\d+)\s*(?:heads|个头)[^.。]{0,40}?\bd(?:_?model)?\s*(?:=|of|为|是)?\s*(?P<d>\d+)[^.。]{0,40}?(?:each|width|dimension|每个?头|每头)[^\d.。]{0,30}(?P<each>\d+)\b(?!\s*[*/])",
+        r"(?:\beach|\bevery|\bper|\bone|\bsingle)[- ](?:attention )?heads?\b[^\d.。;；→]{0,30}(?P<each>\d+)\b(?!\s*[*/]|\.\d)"
+        r"|(?:\d+\s*heads?|个头)[^.。]{0,30}?(?:\beach|\bevery)\b[^\d.。;；→]{0,30}(?P<each2>\d+)\b(?!\s*[*/]|\.\d)"
+        r"|(?:每个?头|单头|各头)[^\d.。;；→]{0,16}(?P<each3>\d+)\b(?!\s*[*/]|\.\d)",
         judges.heads,
     ),
     _rule(

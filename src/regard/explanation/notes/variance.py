@@ -119,6 +119,13 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
         name = "√d" if deviation else "d"
         over = divisor[1].replace("sqrt", "√") + ("" if deviation else "²")
         return False, "note.wrong", {"right": f"{name}/({over}) = {written(right)}"}
+    corrected = re.search(
+        r"(?:\bit is|\bit's|应为|应是|而是|实际上?是)\s*([^,，.。;；]+)",
+        text[match.end("amount") :],
+    )
+    said = corrected and _amount(corrected[1], names, width)
+    if said and abs(said[0] - right) <= 0.01 * right:
+        return True, "note.right", {}
     if re.search(r"\bd", amount[1]) or width is not None:
         word = "√d" if deviation else "d"
         shown = word if width is None else f"{word} = {written(right)}"
