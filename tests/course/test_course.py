@@ -18,8 +18,8 @@ from regard.course import figures, judge
 from regard.course.exercise import EXERCISES
 from regard.course.figures import LESSONS, lesson
 from regard.course.judge import judge as judged
-from regard.explanation.attention import sinusoids
 from regard.explanation.notes import fact_check
+from regard.explanation.positions import sinusoids
 from regard.explanation.story import VECTORS
 
 ROOT = Path(__file__).resolve().parents[2]

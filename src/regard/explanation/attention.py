@@ -9,13 +9,12 @@ import numpy as np
 
 from regard._errors import ShapeError, ValueRangeError
 from regard.core.call import check
+from regard.explanation.positions import angles, sinusoids
 from regard.explanation.sheet import FIXED, Floats, Sheet
 from regard.explanation.trace import Cell, Steps, Trace, rows_named, seen_as_numbers
 from regard.rules import Mask, alibi
 
 POSITIONS = ("sinusoidal", "rotary", "alibi")
-BASE = 10_000.0
-"""Vaswani et al. 2017, section 3.5; RoFormer (Su et al. 2021), section 3.2.2, takes the same."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +33,6 @@ class Wish:
     scale: float | None = None
     temperature: float = 1.0
     note: str = ""
-
-
-def angles(n: int, d: int) -> Floats:
-    """(n, ⌈d / 2⌉): position ÷ 10000^(2i/d)."""
-    return np.arange(n)[:, None] / BASE ** (np.arange(0, d, 2) / d)
-
-
-def sinusoids(n: int, d: int) -> Floats:
-    """(n, d): the sine of each angle and the cosine beside it (Vaswani et al. 2017, 3.5)."""
-    turned = np.stack([np.sin(angles(n, d)), np.cos(angles(n, d))], axis=-1)
-    return turned.reshape(n, -1)[:, :d]
 
 
 def trace(wish: Wish) -> Trace:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from regard.core import formula
-from regard.explanation.attention import sinusoids
 from regard.explanation.notes.parsing import Node, NotUnderstood, Number
+from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 CONSTANTS = {"e": np.e, "pi": np.pi, "inf": np.inf}

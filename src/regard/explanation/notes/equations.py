@@ -67,7 +67,9 @@ def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) ->
         plain_definition = len(told) == 1 and len(chain) == 2 and _is_name(chain[0])
         if plain_definition or not re.search(r"\d", said) or not told or not any(chain):
             return None
-        if len(told) == len(chain) == 2 and not np.ndim(literals[0][0]) and not BYTES.search(said):  # type: ignore[index]
+        first = literals[told[0]]
+        lone = first is not None and first[0].ndim == 0 and len(told) == len(chain) == 2
+        if lone and len(set(BYTES.findall(said))) < 2:
             return None  # "1 = 0.9" is a piece of something else
         if len(told) >= 2 and len(told) == len(chain):
             return _compare_literals(line, said, literals, told)

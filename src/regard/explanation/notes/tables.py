@@ -14,13 +14,13 @@ from itertools import pairwise
 import numpy as np
 
 from regard.core import formula
-from regard.explanation.attention import sinusoids
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.equations import close, differs, shown
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, parsed
 from regard.explanation.numbers import written
+from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d*(?![\w.])")
