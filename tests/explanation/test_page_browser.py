@@ -138,7 +138,7 @@ def test_a_number_shows_where_it_comes_from(opened):
     said = page.locator("#said").inner_text()
     assert (
         said
-        == "O[1, 2] = 0.3564 · 0.5 + 0.3459 · 0.4 + 0.2977 · 0 = 0.3166 Most from key x₁: 0.3564."
+        == "O[1, 2] = 0.3564 · 0.5 + 0.3459 · 0.4 + 0.2977 · 0 = 0.3166 · Most from key x₁: 0.3564."
     )
     marked = page.evaluate(
         "[...document.querySelectorAll('td.from')].map((cell) => cell.dataset.cell).sort()"

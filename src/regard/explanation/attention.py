@@ -204,6 +204,9 @@ def seen_and_bias(
 def softmax(steps: Steps, sheet: Sheet, scored: str, tail: str = "", text: str = "softmax") -> str:
     """Largest, powers, sum and weights; ``tail`` ends the tables' names in a story."""
     say_row: Cell = (f"total{tail}", 0, 0)
+    S = sheet.tables[scored].symbol
+    S = f"({S})" if "+" in S else S
+    row = f"{{{S.replace('″', chr(39) * 2).replace('ₕ', '_h')}}}_{{ij}}"
     sheet.add(f"largest{tail}", "largest", scored, symbol="max", rows="query", columns="")
     sheet.add(
         f"e{tail}", "powers", scored, f"largest{tail}", symbol="e", rows="query", columns="key"
@@ -215,8 +218,8 @@ def softmax(steps: Steps, sheet: Sheet, scored: str, tail: str = "", text: str =
     )  # fmt: skip
     steps.step(
         f"softmax{tail}",
-        "A[i, j] = exp(S[i, j] − maxᵢ) / Σⱼ exp(S[i, j] − maxᵢ)",
-        r"A_{ij} = \frac{\exp(S_{ij} - \max_j S_{ij})}{\sum_j \exp(S_{ij} - \max_j S_{ij})}",
+        f"A[i, j] = exp({S}[i, j] − maxᵢ) / Σⱼ exp({S}[i, j] − maxᵢ)",
+        rf"A_{{ij}} = \frac{{\exp({row} - \max_j {row})}}{{\sum_j \exp({row} - \max_j {row})}}",
         shown=(scored, f"largest{tail}", f"e{tail}", f"total{tail}", f"A{tail}"),
         text=text, largest=(f"largest{tail}", 0, 0), total=say_row,
         first=(f"A{tail}", 0, 0),
