@@ -18,8 +18,8 @@ from regard.course import figures, judge
 from regard.course.exercise import EXERCISES
 from regard.course.figures import LESSONS, lesson
 from regard.course.judge import judge as judged
-from regard.explanation.attention import sinusoids
 from regard.explanation.notes import fact_check
+from regard.explanation.positions import sinusoids
 from regard.explanation.story import VECTORS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,13 +211,15 @@ def test_an_endless_answer_is_stopped(tmp_path, monkeypatch):
 
 
 def test_the_checker_names_what_the_lesson_does_not_know(tmp_path, monkeypatch):
+    from regard.diagnosis import check as door
+
     seen = {}
 
     def check(subject, **options):
         seen.update(options, subject=subject)
         return SimpleNamespace(faults=[SimpleNamespace(id="odd", says="it is odd", mend="mend")])
 
-    monkeypatch.setattr(judge, "checker", lambda: check)
+    monkeypatch.setattr(door, "check", check)
     code = SOFTMAX + "def attention(x, wq, wk, wv, wo, heads):\n    return x\n"
     judgement = judged(3, write(tmp_path, 3, code))
     assert judgement.say("en") == "odd: it is odd Mend: mend"

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import regard
 from explanation.replay import replayed
@@ -77,6 +79,12 @@ def test_a_call_is_pythons_and_stays_so_when_it_is_moved(opened, positions):
     assert_equal(page, full(x, scale=1.25, temperature=2.5, **how))
 
 
+SETTINGS = {
+    "width": 24, "length": 20, "keys": 5, "draws": 60, "tries": 700, "hidden": 2, "layer-count": 5,
+}  # fmt: skip
+"""What counts is moved to another whole number, and drawn again."""
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_each_question_is_pythons_and_stays_so_when_it_is_moved(opened, name):
     trace = ask(name)
@@ -87,7 +95,8 @@ def test_each_question_is_pythons_and_stays_so_when_it_is_moved(opened, name):
         if table.operation != GIVEN:
             continue
         array = table.array.copy()
-        array.reshape(-1)[0] += 0.25
+        counts = SETTINGS.get(table.columns)
+        array.reshape(-1)[0] = counts or array.reshape(-1)[0] + 0.25
         moved[table.name] = array
         if array.size > 1:
             page.select_option("#row", f"{table.name}/0")
@@ -100,13 +109,36 @@ def test_each_question_is_pythons_and_stays_so_when_it_is_moved(opened, name):
         assert "{" not in page.locator("main").inner_text()
 
 
+@given(
+    width=st.integers(2, 64), keys=st.integers(2, 12), draws=st.integers(10, 80),
+    layers=st.integers(1, 9), tries=st.integers(1, 400),
+)  # fmt: skip
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_experiments_draw_in_the_page_what_python_draws(opened, width, keys, draws, layers, tries):
+    for name, moved in (
+        ("why-sqrt", {"width": width, "keys": keys, "draws": draws}),
+        ("why-norm", {"layers": layers, "width": width}),
+        ("why-three", {"tries": tries}),
+        ("dot-or-additive", {"length": keys, "width": width}),
+    ):
+        trace = ask(name)
+        page = opened(trace)
+        for setting, number in moved.items():
+            move(page, f"{setting}-0", number)
+        arrays = {setting: np.array([[float(number)]]) for setting, number in moved.items()}
+        assert_equal(page, replayed(trace, **arrays))
+        page.context.close()
+
+
 def test_a_number_shows_where_it_comes_from(opened):
     page = opened(regard.explain(), place="#average")
     page.locator("[data-cell='O_1/0/0/1']").hover()
     said = page.locator("#said").inner_text()
     assert (
         said
-        == "O[1, 2] = 0.3564 · 0.5 + 0.3459 · 0.4 + 0.2977 · 0 = 0.3166 Most from key x₁: 0.3564."
+        == "O[1, 2] = 0.3564 · 0.5 + 0.3459 · 0.4 + 0.2977 · 0 = 0.3166 · Most from key x₁: 0.3564."
     )
     marked = page.evaluate(
         "[...document.querySelectorAll('td.from')].map((cell) => cell.dataset.cell).sort()"

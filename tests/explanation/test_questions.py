@@ -13,9 +13,11 @@ import regard
 from explanation.replay import replayed
 from regard._words import LANGUAGES, catalogue
 from regard.cli import main
+from regard.explanation import experiments
+from regard.explanation.draws import normals
+from regard.explanation.experiments import additive, drawn
 from regard.explanation.questions import QUESTIONS, ask
 from regard.explanation.questions.depth import attention, convolution, path, recurrence
-from regard.explanation.questions.scores import additive
 from regard.explanation.story import VECTORS, matrices_of
 
 each = pytest.mark.parametrize("name", QUESTIONS)
@@ -79,6 +81,23 @@ def test_columns_have_names(name):
                 assert len(catalogue()[key][lang].split("|")) == table.array.shape[-1]
 
 
+def test_numbers_drawn_are_independent_with_variance_1():
+    z = normals(200_000, 7)
+    assert z.mean() == pytest.approx(0, abs=0.01)
+    assert z.var() == pytest.approx(1, rel=0.01)
+    assert (z**4).mean() == pytest.approx(3, rel=0.05)  # as a normal distribution has
+    assert np.corrcoef(z[:-1], z[1:])[0, 1] == pytest.approx(0, abs=0.01)
+    assert np.corrcoef(z, normals(200_000, 8))[0, 1] == pytest.approx(0, abs=0.01)
+    # A piece is a piece of the whole, so that what is drawn does not depend on how it is cut.
+    assert np.array_equal(z[1000:2000], normals(1000, 7, 1000))
+
+
+def test_what_is_drawn_in_chunks_is_drawn_as_a_whole(monkeypatch):
+    whole = drawn(16, 4, 100)
+    monkeypatch.setattr(experiments, "CHUNK", 1000)
+    assert np.allclose(drawn(16, 4, 100), whole, rtol=0, atol=1e-12)
+
+
 def test_why_sqrt():
     trace = ask("why-sqrt", width=256, draws=2000)
     d, variance, deviation, root, none, by_root, by_d = trace.sheet["drawn"][-1]
@@ -88,7 +107,7 @@ def test_why_sqrt():
     assert none > 0.9
     assert 0.5 > by_root > 0.2
     assert by_d == pytest.approx(0.125, abs=0.02)
-    moved = replayed(trace, d=np.array([[4.0]]))
+    moved = replayed(trace, width=np.array([[4.0]]))
     assert np.allclose(moved.sheet["A_2"], trace.sheet["A_2"])
     assert not np.allclose(moved.sheet["A_1"], trace.sheet["A_1"])
 
@@ -99,7 +118,11 @@ def test_why_three():
     s = trace.sheet["S_1"]
     assert np.allclose(s, s.T)
     assert min(softmax(s)[i, (i + 1) % 3] for i in range(3)) < 0.5
-    assert "0.31" in trace.words(trace.steps[1], "en")[1]
+    worst = float(trace.sheet["worst"][0, 0])
+    assert worst == min(softmax(s)[i, (i + 1) % 3] for i in range(3))
+    assert f"{worst:.4f}".rstrip("0") in trace.words(trace.steps[1], "en")[1]
+    more = ask("why-three", tries=20_000).sheet["worst"][0, 0]
+    assert worst <= more < 0.5
 
 
 def test_why_heads():
@@ -150,8 +173,8 @@ def test_dot_or_additive():
     for i, j in itertools.product(range(3), repeat=2):
         assert found[i, j] == pytest.approx(np.tanh(w.T @ q[i] + u.T @ k[j]) @ v)
     row = ask("dot-or-additive").sheet["kinds"][-1]
-    assert row[5] == pytest.approx(128**0.5, rel=0.1)
-    assert row[6] == pytest.approx(1, rel=0.1)
+    assert row[4] == pytest.approx(128**0.5, rel=0.1)
+    assert row[5] == pytest.approx(1, rel=0.1)
 
 
 def test_why_softmax():
@@ -199,7 +222,7 @@ def test_parallel():
 
 
 def test_why_norm():
-    layers = ask("why-norm", layers=10).sheet["layers"]
+    layers = ask("why-norm", layers=10).sheet["norms"]
     assert layers[-1, 1] / layers[0, 1] == pytest.approx(2**10, rel=0.5)
     assert layers[-1, 2] == pytest.approx(layers[0, 2] + 10, rel=0.2)
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import regard
 from regard._words import LANGUAGES, catalogue, say
-from regard.explanation.attention import POSITIONS, angles, sinusoids
+from regard.explanation.attention import POSITIONS
 from regard.explanation.numbers import column, worked, written
+from regard.explanation.positions import angles, sinusoids
 from regard.explanation.questions import QUESTIONS, ask
 from regard.explanation.sheet import FIXED, GIVEN, OPERATIONS, Sheet
 from regard.explanation.spelling import embed

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from regard.core import formula
-from regard.explanation.attention import BASE, angles, sinusoids
+from regard.explanation.positions import BASE, angles, sinusoids
 from regard.explanation.sheet import Floats
 
 Function = Callable[..., Floats]

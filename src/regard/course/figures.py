@@ -8,9 +8,9 @@ from importlib.resources import files
 import numpy as np
 
 from regard._words import Language
-from regard.explanation.attention import BASE, angles, sinusoids
 from regard.explanation.door import explain
 from regard.explanation.numbers import grid, matrices, worked, written
+from regard.explanation.positions import BASE, angles, sinusoids
 from regard.explanation.sheet import Floats
 from regard.explanation.story import VECTORS, matrices_of, widths
 from regard.rules import causal

@@ -16,7 +16,6 @@ import numpy as np
 from regard._errors import UserError
 from regard._words import Language, say
 from regard.course.exercise import EXERCISES, Exercise
-from regard.explanation.notes.code import checker
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
@@ -61,9 +60,10 @@ def judge(number: int, file: Path) -> Judgement:
 
 def _checked(exercise: Exercise, file: Path) -> Judgement | None:
     """What ``regard check`` says of a mistake that is none of the lesson's own, where it is."""
-    check = checker()
-    if check is None or exercise.options is None:
+    if exercise.options is None:
         return None
+    from regard.diagnosis.check import check
+
     report = check(f"{file}:{exercise.function}", **exercise.options)
     for fault in report.faults:
         values = {"id": str(fault.id), "says": str(fault.says), "mend": str(fault.mend)}

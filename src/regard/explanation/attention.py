@@ -9,13 +9,12 @@ import numpy as np
 
 from regard._errors import ShapeError, ValueRangeError
 from regard.core.call import check
+from regard.explanation.positions import angles, sinusoids
 from regard.explanation.sheet import FIXED, Floats, Sheet
 from regard.explanation.trace import Cell, Steps, Trace, rows_named, seen_as_numbers
 from regard.rules import Mask, alibi
 
 POSITIONS = ("sinusoidal", "rotary", "alibi")
-BASE = 10_000.0
-"""Vaswani et al. 2017, section 3.5; RoFormer (Su et al. 2021), section 3.2.2, takes the same."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +33,6 @@ class Wish:
     scale: float | None = None
     temperature: float = 1.0
     note: str = ""
-
-
-def angles(n: int, d: int) -> Floats:
-    """(n, ⌈d / 2⌉): position ÷ 10000^(2i/d)."""
-    return np.arange(n)[:, None] / BASE ** (np.arange(0, d, 2) / d)
-
-
-def sinusoids(n: int, d: int) -> Floats:
-    """(n, d): the sine of each angle and the cosine beside it (Vaswani et al. 2017, 3.5)."""
-    turned = np.stack([np.sin(angles(n, d)), np.cos(angles(n, d))], axis=-1)
-    return turned.reshape(n, -1)[:, :d]
 
 
 def trace(wish: Wish) -> Trace:
@@ -216,6 +204,9 @@ def seen_and_bias(
 def softmax(steps: Steps, sheet: Sheet, scored: str, tail: str = "", text: str = "softmax") -> str:
     """Largest, powers, sum and weights; ``tail`` ends the tables' names in a story."""
     say_row: Cell = (f"total{tail}", 0, 0)
+    S = sheet.tables[scored].symbol
+    S = f"({S})" if "+" in S else S
+    row = f"{{{S.replace('″', chr(39) * 2).replace('ₕ', '_h')}}}_{{ij}}"
     sheet.add(f"largest{tail}", "largest", scored, symbol="max", rows="query", columns="")
     sheet.add(
         f"e{tail}", "powers", scored, f"largest{tail}", symbol="e", rows="query", columns="key"
@@ -227,8 +218,8 @@ def softmax(steps: Steps, sheet: Sheet, scored: str, tail: str = "", text: str =
     )  # fmt: skip
     steps.step(
         f"softmax{tail}",
-        "A[i, j] = exp(S[i, j] − maxᵢ) / Σⱼ exp(S[i, j] − maxᵢ)",
-        r"A_{ij} = \frac{\exp(S_{ij} - \max_j S_{ij})}{\sum_j \exp(S_{ij} - \max_j S_{ij})}",
+        f"A[i, j] = exp({S}[i, j] − maxᵢ) / Σⱼ exp({S}[i, j] − maxᵢ)",
+        rf"A_{{ij}} = \frac{{\exp({row} - \max_j {row})}}{{\sum_j \exp({row} - \max_j {row})}}",
         shown=(scored, f"largest{tail}", f"e{tail}", f"total{tail}", f"A{tail}"),
         text=text, largest=(f"largest{tail}", 0, 0), total=say_row,
         first=(f"A{tail}", 0, 0),

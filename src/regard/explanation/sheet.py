@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from regard.core import formula
+from regard.explanation.experiments import EXPERIMENTS
 
 Floats = NDArray[np.float64]
 GIVEN = "given"
@@ -50,11 +51,11 @@ class Table:
     multiplications: int = 0
 
     def code(self, library: str) -> str:
-        """The line of ``library`` ("numpy" or "torch") that computes it; "" for what is given."""
+        """The line of ``library`` ("numpy" or "torch") that computes it; "" where there is none."""
         if self.operation not in OPERATIONS:
             return ""
         template: str = getattr(OPERATIONS[self.operation], library)
-        return f"{self.name} = {template.format(*self.inputs)}"
+        return f"{self.name} = {template.format(*self.inputs)}" if template else ""
 
 
 @dataclass
@@ -235,6 +236,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "take": Operation(
         _take, "{0}[{1}[:, 0].astype(int) - 1]", "{0}[{1}[:, 0].long() - 1]"
     ),
+    **{name: Operation(compute, "", "") for name, compute in EXPERIMENTS.items()},
 }  # fmt: skip
 """Every operation; the page's ``sheet.js`` knows the same ones by the same names."""
 

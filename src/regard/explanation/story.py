@@ -11,9 +11,9 @@ from regard.explanation.attention import (
     scores,
     seen_and_bias,
     settings,
-    sinusoids,
     softmax,
 )
+from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import FIXED, Floats, Sheet
 from regard.explanation.trace import Chart, Steps, Trace, rows_named
 from regard.rules import causal

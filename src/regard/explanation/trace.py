@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from regard._errors import ValueRangeError
 from regard._words import Language, say
 from regard.explanation.numbers import column
-from regard.explanation.sheet import FIXED, GIVEN, Floats, Sheet, Table
+from regard.explanation.sheet import Floats, Sheet, Table
 
 Cell = tuple[str, int, int]
 """A number that a text names: table, row, column.  It follows when the table is moved."""
@@ -156,7 +156,7 @@ class Trace:
         for table in self.sheet.tables.values():
             if table.name not in wanted:
                 continue
-            if table.operation in (GIVEN, FIXED):
+            if not table.code(library):
                 text = str(table.array.tolist()).replace("-inf", inf)
                 lines.append(f"{table.name} = {wrap.format(text)}")
             else:

@@ -18,7 +18,7 @@ from regard._words import LANGUAGES, Language, catalogue, say
 from regard.explanation.sheet import as_json
 from regard.explanation.trace import Step, Trace
 
-SCRIPTS = ("sheet.js", "numbers.js", "draw.js", "main.js")
+SCRIPTS = ("sheet.js", "experiments.js", "numbers.js", "draw.js", "main.js")
 KEYS = (
     "page.language", "explain.head", "explain.cost", "explain.page-skip", "explain.page-steps",
     "explain.page-hint", "explain.page-code", "explain.page-before", "explain.page-after",

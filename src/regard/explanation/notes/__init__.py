@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 import numpy as np
 
 from regard._words import Language
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
-from regard.explanation.notes.code import check_code, check_output
+from regard.explanation.notes.code import Printed, check_code, check_output
 from regard.explanation.notes.equations import check_line
-from regard.explanation.notes.mathtext import FUNCTIONS
 from regard.explanation.notes.sentences import check_sentence
 from regard.explanation.notes.shapes import check_shapes
+from regard.explanation.notes.spoken import written_out
 from regard.explanation.notes.tables import check_rows, check_table
 
 __all__ = ["FactCheck", "fact_check"]
@@ -25,17 +26,16 @@ ZERO = re.compile(
     re.I,
 )
 PYTHON = ("python", "py", "python3", "pycon")
-# "is" between mathematics and a value says "=".
-_IS = (
-    (rf"\b({'|'.join(FUNCTIONS)}) of (\S[^=]*?) (?:is|equals|gives) (?=[\[-]|\d)", r"\1(\2) = "),
-    (r"\bsquare root of (\S+) (?:is|equals) (?=-?\d)", r"sqrt(\1) = "),
-    (r"(\S+?)\s*的平方根\s*(?:是|为|等于)\s*(?=-?\d)", r"sqrt(\1) = "),
-    # A bare number before it is none: "key 3 gives 0.08" is no equation of 3.
-    (
-        r"(\b[A-Za-z_]\w*|[\])ᵀ₀-₉²³])\s*(?:is|equals|gives|等于|得到|得|为|是)\s*(?=\[|-?\d)",
-        r"\1 = ",
-    ),
-)  # fmt: skip
+ANSWER = re.compile(r"^\W*(?:答|A|Answer)\s*[:：]\s*\**\s*")
+ASKED = re.compile(r"(.*\d.*?)[?？]\W*", re.S)
+TAKEN_BACK = re.compile(
+    r"^\W*(?:(?:but |and )?(?:that|this|it|which) (?:is|was|turns out to be)"
+    r" (?:wrong|false|not|incorrect|a mistake|a myth)|(?:wrong|false|not so|nope?)\b|no[,!.:]"
+    r"|(?:but |and )?(?:it|that|this|they) (?:does|do|is|are|was|were)(?: not|n't)\b"
+    r"|这(?:是|种说法是)?(?:错|不对|不正确)|(?:其实|事实上)[，,]?(?:并)?(?:不|错)|错[！。!了误]|并非如此|不对)",
+    re.I,
+)
+"""What says that the sentence before it is wrong."""
 
 
 def fact_check(note: str, lang: Language = "en") -> FactCheck:
@@ -52,6 +52,8 @@ def fact_check(note: str, lang: Language = "en") -> FactCheck:
 def _verdicts(note: str, lang: Language) -> list[Verdict]:
     names = Names()
     verdicts: list[Verdict] = []
+    printed: list[Printed] = []
+    prelude: list[str] = []
     lines = note.splitlines()
     place = 0
     while place < len(lines):
@@ -60,11 +62,12 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             end = _end_of_fence(lines, place, fence[1])
             block = "\n".join(lines[place + 1 : end])
             if fence[2].lower() in PYTHON:
-                verdicts += check_code(place + 2, block, names, lang)
+                said, printed = check_code(place + 2, block, names, prelude, lang)
             else:
-                verdicts += check_output(place + 2, block, names)
+                said, printed = check_output(place + 2, block, names, printed), []
+            verdicts += said
             place = end + 1
-        elif lines[place].lstrip().startswith("|"):
+        elif len(list(takewhile(lambda line: line.lstrip().startswith("|"), lines[place:]))) > 1:
             end = place
             while end < len(lines) and lines[end].lstrip().startswith("|"):
                 end += 1
@@ -102,17 +105,35 @@ def _whole(lines: list[str], place: int) -> tuple[str, int]:
 def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     found: list[Verdict] = []
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>)\s+", "", text)
-    for sentence in _sentences(text):
+    sentences = _with_questions(_sentences(text))
+    for sentence, before, after in zip(
+        sentences, ["", *sentences], [*sentences[1:], ""], strict=False
+    ):
         if ZERO.search(sentence):
             names.said.add("zero mean")
+        names.call(sentence)
+        if re.search(r"position|PE\b|10000|位置", sentence):
+            names.said.add("positions")
         shapes, rest = check_shapes(line, sentence)
-        in_words = check_sentence(line, rest, names)
-        for pattern, other in _IS:
-            rest = re.sub(pattern, other, rest)
-        equations = check_line(line, rest, names) if not _spoken(in_words) else []
+        in_words = check_sentence(line, rest, names, before)
+        equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
-        found += said or check_rows(line, sentence, names)
+        said = said or check_rows(line, sentence, names)
+        if TAKEN_BACK.search(after):
+            said = [verdict for verdict in said if verdict.status != "wrong"]
+        found += said
     return found
+
+
+def _with_questions(sentences: list[str]) -> list[str]:
+    """A question that holds numbers is a part of its answer."""
+    joined: list[str] = []
+    for sentence in sentences:
+        if joined and (asked := ASKED.fullmatch(joined[-1])):
+            joined[-1] = f"{asked[1]}，{ANSWER.sub('', sentence)}"
+        else:
+            joined.append(sentence)
+    return joined
 
 
 def _spoken(verdicts: list[Verdict]) -> bool:
@@ -123,6 +144,6 @@ def _spoken(verdicts: list[Verdict]) -> bool:
 def _sentences(text: str) -> list[str]:
     return [
         part
-        for part in re.split(r"(?<=[.!?])\s+(?=[A-Z\[(`$*x])|(?<=[。！？；])", text)
+        for part in re.split(r"(?<=[.!?])\**\s+(?=[A-Z\[(`$*x])|(?<=[。！？；])", text)
         if part.strip()
     ]

@@ -1,198 +1,23 @@
-"""Numbers, vectors and matrices worked out from plain mathematical text; nothing is executed."""
+"""Numbers, vectors and matrices worked out from expressions; nothing is executed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 
 from regard.core import formula
-from regard.explanation.attention import sinusoids
-from regard.explanation.notes.mathtext import FUNCTIONS
+from regard.explanation.notes.parsing import Node, NotUnderstood, Number
+from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
-TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d.])|\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?%?)"
-    r"|(?P<name>[A-Za-z_][\w]*'?)|(?P<op>\^T\b|\.T\b|[-+*/@^()\[\],=|]))"
-)
-CONSTANTS = {"e": np.e, "pi": np.pi}
+CONSTANTS = {"e": np.e, "pi": np.pi, "inf": np.inf}
 MOST = 10_000
 """Numbers of a result that is still worth checking."""
-
-
-class NotUnderstood(Exception):
-    """A text that is no expression, or holds a name that nobody has told of."""
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number as it was written."""
-
-    text: str
-
-    @property
-    def value(self) -> float:
-        """What it is."""
-        text = self.text.replace(",", "")
-        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
-
-    @property
-    def unit(self) -> float:
-        """One in its last digit."""
-        text = self.text.replace(",", "").rstrip("%")
-        mantissa, _, power = text.partition("e")
-        digits = len(mantissa.partition(".")[2])
-        return float(10.0 ** (int(power or 0) - digits - (2 if "%" in self.text else 0)))
-
-
-Node = Number | tuple[Any, ...]
-"""A number, ("name", text), ("list", nodes), ("call", name, nodes, words) or (op, *nodes)."""
-
-
-def tokens(text: str) -> list[str]:
-    """The tokens of an expression; raises where there is something else."""
-    found, place = [], 0
-    text = text.strip()
-    while place < len(text):
-        match = TOKEN.match(text, place)
-        if not match or match.end() == place:
-            raise NotUnderstood(text[place:])
-        found.append(match[match.lastgroup or 0].strip())
-        place = match.end()
-    return found
-
-
-class Parser:
-    """An expression's tree, by the usual precedence; what stands side by side is multiplied."""
-
-    def __init__(self, text: str) -> None:
-        self.tokens = tokens(text)
-        self.place = 0
-
-    def whole(self) -> Node:
-        """The tree of the whole text."""
-        node = self.sum()
-        if self.place != len(self.tokens):
-            raise NotUnderstood(" ".join(self.tokens[self.place :]))
-        return node
-
-    def peek(self) -> str:
-        return self.tokens[self.place] if self.place < len(self.tokens) else ""
-
-    def take(self, *wanted: str) -> str:
-        if self.peek() and (not wanted or self.peek() in wanted):
-            self.place += 1
-            return self.tokens[self.place - 1]
-        if wanted:
-            raise NotUnderstood(f"{' '.join(wanted)} is missing")
-        raise NotUnderstood("it ends too early")
-
-    def sum(self) -> Node:
-        node = self.product()
-        while self.peek() in ("+", "-"):
-            node = (self.take(), node, self.product())
-        return node
-
-    def product(self) -> Node:
-        node = self.sign()
-        while True:
-            if self.peek() in ("*", "/", "@"):
-                node = (self.take(), node, self.sign())
-            elif re.match(r"[\w(\[]", self.peek()) and not (
-                isinstance(node, Number) and self.peek()[0].isdigit()
-            ):
-                node = ("beside", node, self.power())
-            else:
-                return node
-
-    def sign(self) -> Node:
-        if self.peek() == "-":
-            self.take()
-            return ("neg", self.sign())
-        if self.peek() == "+":
-            self.take()
-        return self.power()
-
-    def power(self) -> Node:
-        node = self.atom()
-        while self.peek() in ("^", "^T", ".T"):
-            turned = self.take() != "^"
-            node = ("turn", node) if turned else ("^", node, self.sign())
-        return node
-
-    def atom(self) -> Node:
-        token = self.take()
-        if token[0].isdigit() or token[0] == ".":
-            if len(token) > 40 or re.search(r"e[-+]?\d{3}", token):
-                raise NotUnderstood(token)
-            return Number(token)
-        if token == "(":
-            nodes = [self.sum()]
-            while self.peek() == ",":
-                self.take()
-                nodes.append(self.sum())
-            self.take(")")
-            return nodes[0] if len(nodes) == 1 else ("list", nodes)
-        if token == "[":
-            return ("list", self.items("]"))
-        if token == "|":
-            node = self.sum()
-            self.take("|")
-            return ("call", "norm", [node], {})
-        if token[0].isalpha() or token[0] == "_":
-            if self.peek() == "(" and token in (*FUNCTIONS, "array", "tensor"):
-                self.take()
-                return self.call(token)
-            if token in FUNCTIONS and token != "PE":
-                return ("call", token, [self.power()], {})
-            return ("name", token)
-        raise NotUnderstood(token)
-
-    def items(self, end: str) -> list[Node]:
-        nodes: list[Node] = []
-        while self.peek() != end:
-            nodes.append(self.sum() if "," in self.row() else self.sign_alone())
-            if self.peek() == ",":
-                self.take()
-        self.take(end)
-        return nodes
-
-    def row(self) -> list[str]:
-        """The tokens up to where this bracket closes."""
-        depth, found = 0, []
-        for token in self.tokens[self.place :]:
-            depth += token in "([" and token != ""
-            depth -= token in ")]"
-            if depth < 0:
-                break
-            if depth == 0:
-                found.append(token)
-        return found
-
-    def sign_alone(self) -> Node:
-        """NumPy prints numbers with spaces between them, so what stands there is no product."""
-        if self.peek() == "-":
-            self.take()
-            return ("neg", self.atom())
-        return self.atom()
-
-    def call(self, name: str) -> Node:
-        nodes: list[Node] = []
-        words: dict[str, Node] = {}
-        while self.peek() != ")":
-            if self.place + 1 < len(self.tokens) and self.tokens[self.place + 1] == "=":
-                word = self.take()
-                self.take("=")
-                words[word] = ("name", self.take()) if self.peek().isalpha() else self.sum()
-            else:
-                nodes.append(self.sum())
-            if self.peek() == ",":
-                self.take()
-        self.take(")")
-        return ("call", name, nodes, words)
 
 
 @dataclass
@@ -203,6 +28,40 @@ class Names:
     units: dict[str, Floats] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
     """What else a claim may rely on: "zero mean"."""
+    last: Floats | None = None
+    """What was last worked out, or written."""
+    told: dict[str, list[Floats]] = field(default_factory=dict)
+    """Every value that a number's name has had: a note speaks of one model after another."""
+
+    def tell(self, name: str, value: Floats, units: Floats | None = None) -> None:
+        """From here on ``name`` is ``value``, written with its last digits worth ``units``."""
+        self.values[name] = value
+        self.units.pop(name, None)
+        if units is not None:
+            self.units[name] = units
+        if value.ndim == 0:
+            self.told.setdefault(name, []).append(value)
+
+    def call(self, sentence: str) -> None:
+        """Takes note of "call this Q": it is what was last worked out."""
+        found = re.search(
+            r"(?:call|name|denote) (?:this|it|the result)(?: matrix| vector)? (?:by |as )?"
+            r"\W{0,3}([A-Za-z]\w?)\b"
+            r"|记(?:其|它|之)?(?:为|作)\s*\W{0,3}([A-Za-z]\w?)\b",
+            sentence, re.I,
+        )  # fmt: skip
+        if found and self.last is not None:
+            self.tell(found[1] or found[2], self.last)
+
+    def copy(self, **values: Floats) -> Names:
+        """The same names, with others that hold for one claim alone."""
+        return Names({**self.values, **values}, dict(self.units), self.said)
+
+    def meanings(self, names: list[str]) -> Iterator[Names]:
+        """These names with every other value that they have had."""
+        several = [name for name in dict.fromkeys(names) if len(self.told.get(name, ())) > 1]
+        for values in islice(product(*(self.told[name] for name in several)), 32):
+            yield self.copy(**dict(zip(several, values, strict=True)))
 
     def split(self, name: str) -> list[str]:
         """``nd`` as n and d, where these are known and ``nd`` is not."""
@@ -217,30 +76,6 @@ class Names:
             pieces.append(first)
             rest = rest[len(first) :]
         return pieces
-
-
-def literal(node: Node) -> tuple[Floats, Floats] | None:
-    """The numbers of what is only written out, and one in the last digit of each; else None."""
-    match node:
-        case Number():
-            return np.array(node.value), np.array(node.unit)
-        case ("neg", inner):
-            found = literal(inner)
-            return found and (-found[0], found[1])
-        case ("list", nodes):
-            parts = [literal(each) for each in nodes]
-            if not parts or any(part is None for part in parts):
-                return None
-            shapes = {part[0].shape for part in parts if part}
-            if len(shapes) != 1:
-                return None
-            return (
-                np.array([part[0] for part in parts if part]),
-                np.array([part[1] for part in parts if part]),
-            )
-        case ("call", "array" | "tensor", [inner, *_], _):
-            return literal(inner)
-    return None
 
 
 def value(
@@ -313,7 +148,9 @@ _OPERATORS: Mapping[str, Callable[..., Any]] = {
     "@": _beside,
     "beside": _beside,
     "/": _over,
+    "//": lambda a, b: np.floor(_over(a, b)),
     "^": _power,
+    "^^": lambda a, b: np.linalg.matrix_power(a, int(b)) if np.ndim(a) == 2 else _power(a, b),
     "neg": lambda a: -a,
     "turn": lambda a: np.asarray(a).T,
 }
@@ -346,7 +183,9 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
         if name in _REDUCTIONS:
             if len(parts) > 1 and axis is None:
                 first = np.array(parts)
-            return _REDUCTIONS[name](first, axis)
+            reduced = _REDUCTIONS[name](first, axis)
+            kept = axis is not None and {"keepdims", "keepdim"} & words.keys()
+            return np.expand_dims(reduced, axis) if kept and axis is not None else reduced
         if name in _MAPS:
             return _MAPS[name](first)
     raise NotUnderstood(name)
@@ -370,26 +209,7 @@ _REDUCTIONS: Mapping[str, Callable[[Any, int | None], Any]] = {
     "min": lambda a, axis: a.min(axis),
     "var": lambda a, axis: a.var(axis),
     "std": lambda a, axis: a.std(axis),
+    "sample_var": lambda a, axis: a.var(axis, ddof=1),
+    "sample_std": lambda a, axis: a.std(axis, ddof=1),
     "norm": lambda a, axis: np.sqrt((a * a).sum(axis)),
 }
-
-
-def leaves(node: Node) -> Iterator[Node]:
-    """The numbers and names of ``node``."""
-    if isinstance(node, Number) or node[0] == "name":
-        yield node
-        return
-    for part in node[1:]:
-        for each in part if isinstance(part, list) else [part]:
-            if isinstance(each, Number | tuple):
-                yield from leaves(each)
-
-
-def numbers_of(node: Node) -> list[Number]:
-    """Every number that is written in ``node``."""
-    return [leaf for leaf in leaves(node) if isinstance(leaf, Number)]
-
-
-def names_of(node: Node) -> list[str]:
-    """Every name in ``node``."""
-    return [leaf[1] for leaf in leaves(node) if not isinstance(leaf, Number)]

@@ -21,6 +21,8 @@ class Verdict:
     """The catalogue's name of what is said of it."""
     values: dict[str, str] = field(default_factory=dict)
     """Among them ``right``, the right value of a wrong claim."""
+    row: int = 0
+    """The first row that is wrong, where what is written has several."""
 
     def say(self, lang: Language) -> str:
         """What is said of the claim."""

@@ -1,157 +1,283 @@
 """Code blocks: their arithmetic is worked out by reading it, and attention is left to the checker.
 
 Nothing of a note is run here.  A function that looks like attention goes to ``regard.check``, which
-judges it in a child process, where that is there; where it is not, the report says so.
+judges it in a child process.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from regard._words import Language
-from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.cutting import plain_code
 from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.parsing import NotUnderstood, parsed
 from regard.explanation.notes.tables import check_block
+from regard.explanation.sheet import Floats
 
 ATTENTION = re.compile(r"attention|attn", re.I)
+USUAL = {
+    "np": "import numpy as np",
+    "torch": "import torch",
+    "nn": "import torch.nn as nn",
+    "F": "import torch.nn.functional as F",
+    "math": "import math",
+}
 
 
-def check_code(first: int, code: str, names: Names, lang: Language) -> list[Verdict]:
-    """The verdicts of a block of Python whose first line is line ``first`` of the note."""
+@dataclass(frozen=True)
+class Printed:
+    """What a program prints, where no comment says it: an expression, and what it is by then."""
+
+    text: str
+    value: Floats
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a block, with the lines that its output's rows stand in."""
+
+    line: int
+    text: str
+    rows: tuple[int, ...] = ()
+
+
+def check_code(
+    first: int, code: str, names: Names, prelude: list[str], lang: Language
+) -> tuple[list[Verdict], list[Printed]]:
+    """The verdicts of a block of Python whose first line is line ``first``; what it prints.
+
+    ``prelude`` holds the imports and functions of the blocks before it, and gets this one's.
+    """
     found: list[Verdict] = []
+    printed: list[Printed] = []
     inside = False  # what a function does with its arguments says nothing of the note's names
-    for offset, text in enumerate(_joined(_with_output(code))):
-        if text.strip() and not text.startswith((" ", "\t")):
-            inside = bool(
-                re.match(r"(?:async\s+)?(?:def|class|for|while|if|with|else|elif)\b", text)
+    for statement in _joined(_with_output(first, code)):
+        if not statement.text.startswith((" ", "\t")):
+            inside = re.match(
+                r"(?:async\s+)?(?:def|class|for|while|if|with|else|elif)\b", statement.text
+            ) is not None  # fmt: skip
+        if inside:
+            continue
+        for part in _single(statement):
+            found += _placed(_statement(part, names), part)
+            printed += _printed(part.text, names)
+    return found + _attention(first, code, prelude, lang), printed
+
+
+def check_output(
+    first: int, text: str, names: Names, printed: Sequence[Printed] = ()
+) -> list[Verdict]:
+    """The verdicts of a block that is no Python: what a program printed, or plain formulas.
+
+    ``printed`` is what the program before it prints.
+    """
+    lines = text.split("\n")
+    chunks = _joined([Statement(first + i, line) for i, line in enumerate(lines) if line.strip()])
+    arrays = [_array(chunk.text) for chunk in chunks]
+    if len(chunks) == len(printed) and all(array is not None for array in arrays):
+        return [
+            verdict
+            for chunk, one in zip(chunks, printed, strict=True)
+            for verdict in _placed(
+                check_line(
+                    chunk.line, f"(printed_) = {_array(chunk.text)}",
+                    names.copy(printed_=one.value), prose=False,
+                ),
+                chunk, one.text,
             )
-        if text.strip() and not inside:
-            found += _statement(first + offset, text, names)
-    return found + _attention(first, code, lang)
-
-
-def check_output(first: int, text: str, names: Names) -> list[Verdict]:
-    """The verdicts of a block that is no Python: what a program printed, or plain formulas."""
+        ]  # fmt: skip
     found: list[Verdict] = []
     bare: list[tuple[int, str]] = []
-    for offset, line in enumerate(_joined(text)):
-        said = check_line(first + offset, line, names) if line.strip() else []
+    for chunk in chunks:
+        said = _placed(check_line(chunk.line, chunk.text, names), chunk)
         found += said
         if not said:
-            bare.append((first + offset, line))
+            # Only the rows of an array that is printed whole are told by what they are.
+            places = chunk.rows or (chunk.line,)
+            bare += [(place, lines[place - first]) for place in places]
     return sorted(found + check_block(bare, names), key=lambda verdict: verdict.line)
 
 
-def _with_output(code: str) -> str:
-    """The code with what it printed, where that stands in comment lines below a statement."""
-    lines = code.split("\n")
-    last: int | None = None
-    open_ = 0
-    for i, line in enumerate(lines):
-        comment = re.match(r"#\s*(?:=>|->|Output:|>>>)?\s*(.*)", line)
-        if comment is None:
-            last, open_ = (i if line.strip() and "#" not in line else None), 0
-        elif last is not None and (
-            open_ > 0 or re.match(r"(?:tensor|array)\(|\[|-?\d", comment[1])
-        ):
-            lines[last] += ("" if open_ else "  # ") + " " * bool(open_) + comment[1]
-            lines[i] = ""
-            open_ += comment[1].count("[") - comment[1].count("]")
-            if open_ <= 0:
-                last = None
-    return "\n".join(lines)
+def _placed(verdicts: list[Verdict], statement: Statement, said: str = "") -> list[Verdict]:
+    """Each verdict at the line of the row that it is about."""
+    rows = statement.rows
+    return [
+        replace(
+            verdict,
+            line=rows[verdict.row] if verdict.status == "wrong" and verdict.row < len(rows)
+            else verdict.line,
+            claim=verdict.claim.replace("(printed_)", said) if said else verdict.claim,
+        )
+        for verdict in verdicts
+    ]  # fmt: skip
 
 
-def _joined(code: str) -> list[str]:
-    """The lines, those of an open bracket put together on the first; the others left empty."""
-    lines: list[str] = []
-    depth = 0
-    start = 0
-    for line in code.split("\n"):
-        bare = re.sub(r"#.*", "", line)
-        if depth > 0:
-            lines[start] = re.sub(r"\s*#.*", "", lines[start]) + " " + line.strip()
-            lines.append("")
-        else:
-            start = len(lines)
-            lines.append(line)
-        depth += sum(letter in "([" for letter in bare) - sum(letter in ")]" for letter in bare)
-    return lines
-
-
-def _statement(line: int, text: str, names: Names) -> list[Verdict]:
-    """``name = …  # value`` and ``print(…)  # value``, as equations."""
-    bare, _, comment = text.partition("#")
-    bare = bare.strip().rstrip(";")
-    printed = re.fullmatch(r"print\((.*)\)", bare)
-    if printed:  # in brackets, for a name that is printed is not being defined
-        bare = "(" + re.sub(r",\s*(?:end|sep)=.*", "", printed[1]) + ")"
-    comment = re.sub(
-        r"^\s*(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn)=.*)?\)\s*$", r"\1", comment
+def _array(text: str) -> str | None:
+    """The array or number that a line prints, without the words of its library; else None."""
+    found = re.fullmatch(
+        r"\s*(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn)=.*)?\)\s*", text
     )
-    result = re.match(r"\s*(?:->|=>|=|→)?\s*(\[.*|-?\d[\d.,e+-]*)\s*$", comment)
+    bare = found[1] if found else text.strip()
+    return bare if re.fullmatch(r"\[[-\d.,\se+\[\]inf]*\]|-?\d[\d.,e+-]*", bare) else None
+
+
+def _with_output(first: int, code: str) -> list[Statement]:
+    """The statements, with what they printed where that stands in comment lines below them."""
+    found: list[Statement] = []
+    takes = False  # whether a comment may be the output of the last statement
+    depth = 0
+    prompted = code.lstrip().startswith(">>>")
+    for offset, written in enumerate(code.split("\n")):
+        line = written
+        if prompted:  # what has no prompt was printed
+            line = re.sub(r"^\s*(?:>>>|\.\.\.) ?", "", written)
+            line = f"# {line}" if line == written and line.strip() else line
+        comment = re.match(r"#\s*(?:=>|->|→|Output:|输出[:：]|>>>)?\s*(.*)", line)
+        if comment is None:
+            if line.strip():
+                found.append(Statement(first + offset, line))
+            takes, depth = bool(line.strip()) and "#" not in line, 0
+            continue
+        text = comment[1]
+        if takes and (depth > 0 or re.match(r"(?:tensor|array)\(|\[|-?\d", text)):
+            last = found[-1]
+            joined = last.text + ("" if depth else "  # ") + " " * bool(depth) + text
+            found[-1] = replace(last, text=joined, rows=(*last.rows, first + offset))
+            depth += text.count("[") - text.count("]")
+            takes = depth > 0
+    return found
+
+
+def _joined(statements: list[Statement]) -> list[Statement]:
+    """The statements, those of an open bracket put together."""
+    found: list[Statement] = []
+    depth = 0
+    for statement in statements:
+        bare = re.sub(r"#.*", "", statement.text)
+        if depth > 0:
+            last = found[-1]
+            text = re.sub(r"\s*#.*", "", last.text) + " " + statement.text.strip()
+            rows = (*(last.rows or (last.line,)), *(statement.rows or (statement.line,)))
+            found[-1] = Statement(last.line, text, statement.rows or rows)
+        else:
+            found.append(statement)
+        depth += sum(letter in "([" for letter in bare) - sum(letter in ")]" for letter in bare)
+    return found
+
+
+def _single(statement: Statement) -> list[Statement]:
+    """``a, b = 1, 2`` as ``a = 1`` and ``b = 2``."""
+    several = re.fullmatch(r"((?:\w+\s*,\s*)+\w+)\s*=\s*([-\w., ]+?)\s*(?:#.*)?", statement.text)
+    if several:
+        names, values = (side.split(",") for side in several.groups())
+        if len(names) == len(values):
+            return [
+                replace(statement, text=f"{name.strip()} = {number.strip()}")
+                for name, number in zip(names, values, strict=True)
+            ]
+    return [statement]
+
+
+def _print(bare: str) -> str:
+    """The one thing that a line prints; "" where it prints none, or more."""
+    printed = re.fullmatch(r"print\((.*)\)", bare)
+    return re.sub(r",\s*(?:end|sep)=.*", "", printed[1]) if printed else ""
+
+
+def _printed(text: str, names: Names) -> list[Printed]:
+    bare, _, comment = text.partition("#")
+    said = _print(bare.strip().rstrip(";"))
+    if not said or comment.strip():
+        return []
+    node = parsed(plain_code(said))
+    try:
+        return [Printed(said, value(node, names))] if node is not None else []
+    except NotUnderstood:
+        return []
+
+
+def _statement(statement: Statement, names: Names) -> list[Verdict]:
+    """``name = …  # value`` and ``print(…)  # value``, as equations."""
+    bare, _, comment = statement.text.partition("#")
+    bare = bare.strip().rstrip(";")
+    printed = _print(bare)
+    if printed:  # in brackets, for a name that is printed is not being defined
+        bare = f"({printed})"
+    comment = _array(re.sub(r"^\s*(?:->|=>|=|→)\s*", "", comment)) or comment
+    result = re.match(r"\s*(\[.*|-?\d[\d.,e+-]*)\s*$", comment)
     if result and bare:
+        if not printed and not re.match(
+            r"\w+\s*=(?!=)", bare
+        ):  # a value that is shown is not being defined
+            bare = f"({bare})"
         bare = f"{bare} = {result[1]}"
     elif printed:
         return []
     target = re.match(r"([A-Za-z_]\w*)\s*=(?!=)", bare)
     before = names.values.get(target[1]) if target else None
-    verdicts = check_line(line, bare, names, prose=False)
+    verdicts = check_line(statement.line, bare, names, prose=False)
     if target and names.values.get(target[1]) is before and before is not None and not verdicts:
         del names.values[target[1]]  # it has become something that was not understood
     return [verdict for verdict in verdicts if verdict.status != "unknown" or result]
 
 
-def checker() -> Callable[..., Any] | None:
-    """``regard.check``, where this build has it."""
-    try:
-        return getattr(importlib.import_module("regard.diagnosis.check"), "check", None)
-    except ModuleNotFoundError as error:
-        if error.name and error.name.startswith("regard.diagnosis"):
-            return None
-        raise
-
-
-def _attention(first: int, code: str, lang: Language) -> list[Verdict]:
-    """What the checker says of each function or class that is called attention."""
+def _attention(first: int, code: str, prelude: list[str], lang: Language) -> list[Verdict]:
+    """What the checker says of each function or class that looks like attention."""
     try:
         tree = ast.parse(code)
     except SyntaxError:
         return []
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    subjects = [n for n in tree.body if isinstance(n, kinds) and ATTENTION.search(n.name)]
-    check = checker()
-    found: list[Verdict] = []
-    for subject in subjects:
-        line = first + subject.lineno - 1
-        if check is None:
-            found.append(Verdict(line, subject.name, "unknown", "note.unchecked"))
-            continue
-        found += _checked(check, first, code, subject.name, line, lang)
+    before = _imports(code) + prelude
+    before = [line for part in before for line in part.splitlines()]
+    whole = "\n".join([*before, code])
+    found = [
+        verdict
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and _looks_like_attention(node)
+        for verdict in _checked(first - len(before), whole, node, first + node.lineno - 1, lang)
+    ]
+    kept = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    prelude += [ast.unparse(node) for node in tree.body if isinstance(node, kept)]
     return found
 
 
+def _imports(code: str) -> list[str]:
+    """The imports that a snippet takes for granted."""
+    return [line for name, line in USUAL.items() if re.search(rf"\b{name}\.", code)]
+
+
+def _looks_like_attention(node: ast.FunctionDef | ast.ClassDef) -> bool:
+    if ATTENTION.search(node.name):
+        return True
+    if isinstance(node, ast.ClassDef):
+        return False
+    return [arg.arg[:1].lower() for arg in node.args.args[:3]] == ["q", "k", "v"]
+
+
 def _checked(
-    check: Callable[..., Any], first: int, code: str, name: str, line: int, lang: Language
+    first: int, code: str, node: ast.FunctionDef | ast.ClassDef, line: int, lang: Language
 ) -> list[Verdict]:
+    from regard.diagnosis.check import check
+
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "block.py"
         file.write_text(code, encoding="utf-8")
-        report = check(f"{file}:{name}", lang=lang)
+        report = check(f"{file}:{node.name}", lang=lang)
     if report.verdict in ("right", "different"):
-        return [Verdict(line, name, "right", "note.right")]
+        return [Verdict(line, node.name, "right", "note.right")]
     if not report.faults:
-        return [Verdict(line, name, "unknown", "note.unknown")]
+        return [Verdict(line, node.name, "unknown", "note.unknown")]
     return [
         Verdict(
-            first + fault.line - 1 if fault.line else line, f"{name}: {fault.id}", "wrong",
+            first + fault.line - 1 if fault.line else line, f"{node.name}: {fault.id}", "wrong",
             "note.code", {"says": str(fault.says), "right": str(fault.mend)},
         )
         for fault in report.faults

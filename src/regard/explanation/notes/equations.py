@@ -3,51 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations, product
 
 import numpy as np
 
-from regard.explanation.notes.algebra import (
-    Names,
+from regard.explanation.notes.algebra import Names, value
+from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.cutting import chains, statement
+from regard.explanation.notes.parsing import (
     Node,
     NotUnderstood,
-    Parser,
+    Number,
     literal,
     names_of,
     numbers_of,
-    value,
+    parsed,
 )
-from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.mathtext import FUNCTIONS, plain
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
 LONE = re.compile(r"[A-Za-z_]\w*'?")
-SHORT = (
-    "a",
-    "A",
-    "I",
-    "is",
-    "so",
-    "we",
-    "of",
-    "to",
-    "in",
-    "or",
-    "if",
-    "as",
-    "by",
-    "at",
-    "it",
-    "be",
-    "an",
-    "on",
-    "do",
-)
-"""Words of prose that are as short as names."""
-
-
+BYTES = re.compile(r"\*1024\^(\d)")
+"""What ``plain`` makes of KiB, MiB, GiB."""
+_PREFIXES = " KMGT"
 ABOUT = re.compile(r"≈|≃|\\approx|~=|\babout\b|\broughly\b|约")
 
 
@@ -55,120 +34,11 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     """A verdict for each equation of ``text``; what is only defined is remembered in ``names``."""
     found: list[Verdict] = []
     about = ABOUT.search(text) is not None
-    for chain, said in chains(text) if prose else _statement(text):
+    for chain, said in chains(text) if prose else statement(text):
         verdict = _judge(line, chain, said, names, about)
         if verdict:
             found.append(verdict)
     return found
-
-
-def _statement(text: str) -> Iterator[tuple[list[str], str]]:
-    """A line of code has no words around its equation."""
-    text = re.sub(r"(\w+)\.(sum|mean|max|min|var|std)\(\)", r"\2(\1)", plain(text))
-    text = re.sub(r"(\w+)\.(sum|mean|max|min|var|std)\(", r"\2(\1, ", text)
-    sides = [_unshield(side).strip() for side in re.split(r"(?<![<>!:=])=(?![=>])", _shield(text))]
-    if len(sides) > 1:
-        yield sides, _said(sides)
-
-
-def chains(text: str) -> Iterator[tuple[list[str], str]]:
-    """The sides of each equation in ``text``, cut from the words around it."""
-    # Wide gaps part the columns of a printed table.
-    for span in (span for part in re.split(r" {3,}|\t", text) for span in spans(plain(part))):
-        sides = re.split(r"(?<![<>!:=])=(?![=>])", _shield(span))
-        if len(sides) < 2:
-            continue
-        sides = [_unshield(side) for side in sides]
-        chain: list[str] = []
-        for index, side in enumerate(sides):
-            first, last = index == 0, index == len(sides) - 1
-            if first:
-                chain = [_tail(side)]
-                continue
-            head = _head(side)
-            chain.append(head)
-            if not last and head.strip() != side.strip():
-                yield chain, _said(chain)
-                chain = [_tail(side)]
-            elif last:
-                yield chain, _said(chain)
-
-
-def _shield(text: str) -> str:
-    """An ``=`` within brackets names an argument and is no equation."""
-    depth, out = 0, []
-    for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        out.append("\x00" if letter == "=" and depth > 0 else letter)
-    return "".join(out)
-
-
-def _unshield(text: str) -> str:
-    return text.replace("\x00", "=")
-
-
-def spans(text: str) -> Iterator[str]:
-    """Pieces of a line that no sentence end or foreign word parts; Chinese words part them too."""
-    text = text.replace("$", " ").replace("`", " ").replace("\\", " ")
-    text = re.sub(r"\*\*|__(?=\w)", " ", text)
-    for piece in re.split(r"[^\x00-\x7f]+|[;:!?{}<>\"→]|\.(?=\s|$)|,(?=\s+[a-z]+\s+[a-z]+)", text):
-        if piece and "=" in piece:
-            yield piece
-
-
-def _said(chain: list[str]) -> str:
-    return " = ".join(side.strip() for side in chain if side.strip())
-
-
-def parsed(text: str) -> Node | None:
-    """The tree of ``text``, or None."""
-    try:
-        return Parser(text).whole()
-    except (NotUnderstood, RecursionError):
-        return None
-
-
-def _words(text: str) -> list[tuple[str, int, int]]:
-    """Words of prose: two letters or more that are no function and no likely name."""
-    found = []
-    for match in re.finditer(r"[A-Za-z_][\w']*", text):
-        word = match[0]
-        if word in FUNCTIONS or word in ("array", "tensor", "axis", "dim", "keepdims", "T"):
-            continue
-        prose = len(word) > 2 and word.islower() and "_" not in word and not re.search(r"\d", word)
-        article = word.lower() in SHORT and word != "A"
-        if word == "a":  # a vector's name, unless a noun follows
-            article = re.match(r"\s+[a-z]{2,}", text[match.end() :]) is not None
-        if prose or article or (len(word) > 2 and word.isalpha() and word[1:].islower()):
-            found.append((word, match.start(), match.end()))
-    return found
-
-
-def _tail(side: str) -> str:
-    """The longest end of ``side`` that is an expression."""
-    words = _words(side)
-    side = side[words[-1][2] :] if words else side
-    return _longest(side, from_left=False)
-
-
-def _head(side: str) -> str:
-    """The longest beginning of ``side`` that is an expression."""
-    words = _words(side)
-    side = side[: words[0][1]] if words else side
-    return _longest(side, from_left=True)
-
-
-def _longest(text: str, from_left: bool) -> str:
-    cuts = [m.start() for m in re.finditer(r"\s|,|\(|\[|$", text)]
-    if from_left:
-        candidates = (text[:cut] for cut in sorted({*cuts, len(text)}, reverse=True))
-    else:
-        candidates = (text[cut:].lstrip(", ") for cut in sorted({0, *cuts}))
-    for candidate in candidates:
-        clean = candidate.strip(" ,.")
-        if clean and parsed(clean) is not None:
-            return clean
-    return ""
 
 
 def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) -> Verdict | None:
@@ -187,6 +57,7 @@ def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) ->
             values.append(None)
     literals = [None if node is None else literal(node) for node in nodes]
     told = [i for i, found in enumerate(literals) if found is not None]
+    names.last = next((v for v in reversed(values) if v is not None), names.last)
     _define(chain, nodes, values, literals, names)
     computed = [
         i for i, v in enumerate(values)
@@ -196,13 +67,15 @@ def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) ->
         plain_definition = len(told) == 1 and len(chain) == 2 and _is_name(chain[0])
         if plain_definition or not re.search(r"\d", said) or not told or not any(chain):
             return None
-        if len(told) == len(chain) == 2 and not np.ndim(literals[0][0]):  # type: ignore[index]
+        first = literals[told[0]]
+        lone = first is not None and first[0].ndim == 0 and len(told) == len(chain) == 2
+        if lone and len(set(BYTES.findall(said))) < 2:
             return None  # "1 = 0.9" is a piece of something else
         if len(told) >= 2 and len(told) == len(chain):
             return _compare_literals(line, said, literals, told)
         return Verdict(line, said, "unknown", "note.unknown")
     if not told:
-        return _identity(line, said, values, computed)
+        return _identity(line, said, [nodes[i] for i in computed], names)
     return _compare(
         line, said, [nodes[i] for i in computed], [literals[j] for j in told], names, about
     )
@@ -223,9 +96,79 @@ def _compare(
         if _other_convention(node, target[0]):
             return Verdict(line, said, "unknown", "note.unknown")
         wrong = differs(node, target, names, about)
-        if wrong is not None:
-            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(wrong, target[1])})
+        if wrong is not None and not _meant_otherwise(said, node, nodes, target, names, about):
+            return mistake(line, said, wrong, target)
     return Verdict(line, said, "right", "note.right")
+
+
+def mistake(line: int, said: str, right: Floats, target: tuple[Floats, Floats]) -> Verdict:
+    """What is written is wrong: ``right`` is so."""
+    row = 0
+    if right.ndim == 2 and right.shape == target[0].shape:
+        bad = [not close(a, b, u) for a, b, u in zip(target[0], right, target[1], strict=True)]
+        row = bad.index(True) if True in bad else 0
+    value_of, unit, name = right, target[1], ""
+    if (found := BYTES.findall(said)) and right.ndim == 0:
+        by, name = 1024.0 ** int(found[-1]), f" {_PREFIXES[int(found[-1])]}iB"
+        value_of, unit = right / by, unit / by
+    values = {"right": shown(np.asarray(value_of), np.asarray(unit)) + name}
+    return Verdict(line, _with_bytes(said), "wrong", "note.wrong", values, row)
+
+
+def _with_bytes(said: str) -> str:
+    return BYTES.sub(lambda found: f" {_PREFIXES[int(found[1])]}iB", said)
+
+
+def _meant_otherwise(
+    said: str,
+    node: Node,
+    nodes: Sequence[Node | None],
+    target: tuple[Floats, Floats],
+    names: Names,
+    about: bool,
+) -> bool:
+    """Whether a number's name has another value here: one said before, or one said by a side.
+
+    After "the base model has d = 512, the big one d = 1024", √d = √512 = 22.63 is no mistake.
+    """
+    other = _by_other_rules(node)
+    if other != node and _agrees(other, target, names, about):
+        return True
+    if BYTES.search(said) and any(  # 96 KiB / 16 = 6 KiB: units may stand aside
+        _agrees(node, (target[0] / 1024.0**p, target[1] / 1024.0**p), names, about)
+        for p in range(1, 5)
+    ):
+        return True
+    mine = names_of(node)
+    if not mine or any(names.values[name].ndim for name in mine if name in names.values):
+        return False
+    plain_sides = [each for each in nodes if each is not None and not names_of(each)]
+    if any(differs(each, target, names, about) is None for each in plain_sides):
+        return True
+    return any(differs(node, target, other, about) is None for other in names.meanings(mine))
+
+
+def _agrees(node: Node, target: tuple[Floats, Floats], names: Names, about: bool) -> bool:
+    try:
+        return differs(node, target, names, about) is None
+    except NotUnderstood:
+        return False
+
+
+def _by_other_rules(node: Node) -> Node:
+    """``node`` with the variance of a sample, as torch has it, and powers of whole matrices."""
+    if isinstance(node, Number):
+        return node
+    if node[0] == "call" and node[1] in ("var", "std"):
+        return ("call", f"sample_{node[1]}", *node[2:])
+    if node[0] == "^":
+        return ("^^", *map(_by_other_rules, node[1:]))
+    return tuple(
+        _by_other_rules(part) if isinstance(part, Number | tuple)
+        else [_by_other_rules(each) for each in part] if isinstance(part, list)
+        else part
+        for part in node
+    )  # fmt: skip
 
 
 def _other_convention(node: Node, claimed: Floats) -> bool:
@@ -260,8 +203,7 @@ def _define(
             if len(chain) == 2 and name in names.values and np.asarray(values[source]).ndim == 0:
                 nodes[i] = None  # "equal at n = 2d" tells nothing of this n
                 continue
-            names.values[name] = np.array(values[source])
-            names.units.pop(name, None)
+            names.tell(name, np.array(values[source]))
         elif written_out is not None:
             found = literals[written_out]
             assert found is not None
@@ -270,7 +212,7 @@ def _define(
                 same = np.abs(known - found[0]) <= 0.5 * found[1] + 1e-9
                 if 2 * same.sum() >= same.size:  # the same again: a claim
                     continue
-            names.values[name], names.units[name] = found
+            names.tell(name, *found)
         elif values[rest[0]] is None:
             names.values.pop(name, None)  # it has become something that is not understood
             continue
@@ -331,7 +273,7 @@ def close(claimed: Floats, exact: Floats, unit: Floats, about: bool = False) -> 
     whole = (unit == 1) & (np.abs(exact) < 1e3) & (not about)
     tolerance = np.where(whole, 1e-9 + 1e-9 * np.abs(exact), 0.5 * unit * (1 + 1e-6) + 1e-12)
     rounded = np.abs(claimed - exact) <= tolerance
-    cut = ~whole & (np.abs(np.trunc(exact / unit) * unit - claimed) < 1e-6 * unit)
+    cut = ~whole & (np.abs(np.trunc(exact / unit * (1 + 1e-9)) * unit - claimed) < 1e-6 * unit)
     return bool((rounded | cut).all())
 
 
@@ -345,21 +287,25 @@ def _compare_literals(
         assert other is not None
         if first[0].shape != other[0].shape:
             return Verdict(line, said, "unknown", "note.unknown")
-        coarse = np.maximum(first[1], other[1])
-        if not bool((np.abs(first[0] - other[0]) <= coarse).all()):
-            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(*first)})
+        same = np.abs(first[0] - other[0]) <= np.maximum(first[1], other[1])
+        if 2 * same.sum() < same.size and same.ndim:
+            return Verdict(line, said, "unknown", "note.unknown")  # "of [1, 2] it is [0.3, 0.7]"
+        if not bool(same.all()):
+            return mistake(line, said, first[0], other)
     return Verdict(line, said, "right", "note.right")
 
 
-def _identity(
-    line: int, said: str, values: list[Floats | None], computed: list[int]
-) -> Verdict | None:
+def _identity(line: int, said: str, nodes: Sequence[Node | None], names: Names) -> Verdict | None:
     """Two computed sides, no number written out."""
-    if len(computed) < 2:
+    sides = [node for node in nodes[:2] if node is not None]
+    if len(sides) < 2:
         return None
-    first, second = (np.asarray(values[i]) for i in computed[:2])
-    if first.shape == second.shape and np.allclose(first, second, rtol=1e-6, atol=1e-9):
-        return Verdict(line, said, "right", "note.right")
+    mine = [name for side in sides for name in names_of(side)]
+    for meaning in (names, *names.meanings(mine)):
+        first, second = (value(side, meaning) for side in sides)
+        if first.shape == second.shape and np.allclose(first, second, rtol=1e-6, atol=1e-9):
+            return Verdict(line, said, "right", "note.right")
+    first = value(sides[0], names)
     return Verdict(
         line, said, "wrong", "note.wrong", {"right": shown(first, np.full(first.shape, 1e-4))}
     )
@@ -368,6 +314,7 @@ def _identity(
 def shown(exact: Floats, unit: Floats) -> str:
     """The right value with a digit more than was claimed."""
     smallest = float(np.min(unit)) if np.size(unit) else 1e-4
+    exact = np.where(np.abs(exact) < 1e-9 * smallest, 0.0, exact)  # 0.15 − 0.10 − 0.05
     digits = int(np.clip(np.ceil(-np.log10(smallest)) + 1, 0, 6)) if smallest < 1 else 4
     if exact.ndim == 0:
         return written(float(exact), digits)

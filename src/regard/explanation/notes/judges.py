@@ -1,4 +1,4 @@
-"""What is so: the judges of claims in words, by the definition or a small experiment.
+"""What is so: the judges of claims in words that hold numbers, by the definition or an experiment.
 
 A judge takes what a pattern has matched, its sentence and the names known, and returns whether
 the claim is right, the catalogue's name of what is said of it, and the values that fill it; None
@@ -13,135 +13,71 @@ from collections.abc import Callable
 import numpy as np
 
 from regard.core import formula
-from regard.explanation.notes.algebra import Names, NotUnderstood, Parser, value
+from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.facts import NOT
 from regard.explanation.numbers import written
 
 Found = tuple[bool, str, dict[str, str]]
 Judge = Callable[[re.Match[str], str, Names], Found | None]
 
-NOT = re.compile(
-    r"\bnot\b|n't\b|\bnon-?|\bnever\b|\bno longer\b|\bwrong\b|\bmyth\b|\bneither\b|\bcannot\b|\brather than\b"
-    r"|\binstead of\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|不|非|没有|并非|错误|错的|误解|误以为|而非|别"
-)
-DOT = r"dot products?|inner products?|q\s*\*\s*k|q\^?T\s*k|scores?\b|QK\^?T|Q K\^T|点积|内积|分数|得分"
-AFTER = re.compile(
-    r"after (?:dividing|scaling|division)|scaled|除以[^，,]*后|缩放后|归一化后|normali[sz]ed", re.I
-)
 OTHERS = re.compile(
-    r"RNN|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈",
+    r"RNN|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口|缓存|per token|每个词元|parallel|sequential|path|路径|顺序|串行|project|投影|feed-?forward|FFN|前馈",
     re.I,
 )
 """What else a cost may be of."""
-HIDES = re.compile(
-    r"prevent|stop|hide|block|forbid|keep.{0,20}from|only|防止|避免|禁止|看不到|阻止|遮|屏蔽|只能"
+WORDS = {
+    "doubl": 2, "twice": 2, "two": 2, "tripl": 3, "three": 3, "quadrupl": 4, "four": 4, "five": 5, "eight": 8,
+    "nine": 9, "ten": 10, "sixteen": 16, "halv": 0.5, "half": 0.5,
+    "翻倍": 2, "加倍": 2, "增加一倍": 2, "翻一番": 2, "减半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "八": 8, "九": 9,
+}  # fmt: skip
+FACTOR = re.compile(
+    r"\b(?:doubl|tripl|quadrupl|halv)\w*|\bfactor of \d+|\btwice\b|\bhalf (?:as|the)\b"
+    r"|\b(?:\d+(?:\.\d+)?|two|three|four|five|eight|nine|ten|sixteen)(?:[- ]?fold| times|x\b| \* (?=as|more|the|that))"
+    r"|增加一倍|翻倍|翻一番|加倍|减半|(?:\d+(?:\.\d+)?|[两二三四八九])\s*倍",
+    re.I,
 )
+LENGTH = r"sequence|length|\blong|context|tokens|\bn\b|input|序列|长度|上下文|词元|词数|\bX\b"
 
 
-def _width(text: str, names: Names) -> float | None:
-    """The width d that a sentence speaks of."""
-    patterns = (
-        r"(\d+)\s*-?\s*(?:dimension\w*|wide|dim\b|dims\b|d\b|维)", r"\bd(?:_?k|_?q|_?head|_model)?\s*=\s*(\d+)",
-        r"(?:width|dimension|size|length|维度|宽度|宽|维数)\s*(?:of|is|为|是|=)?\s*(\d+)", r"(\d+)\s*(?:terms|numbers|components|项|个分量)",
-    )  # fmt: skip
-    for pattern in patterns:
-        if found := re.search(pattern, text, re.I):
-            return float(found[1])
-    for name in ("d_k", "dk", "d"):
-        if name in names.values and names.values[name].ndim == 0:
-            return float(names.values[name])
-    return None
+def _factor(text: str) -> float:
+    digits = re.match(r"\d+(?:\.\d+)?", text.lower().removeprefix("factor of "))
+    if digits:
+        return float(digits[0])
+    return next(float(v) for word, v in WORDS.items() if text.lower().startswith(word))
 
 
-def _amount(text: str, names: Names, d: float | None) -> tuple[float, str] | None:
-    """The value that a claim begins with: a number, √64, d_k, √d_k = 8."""
-    best: tuple[float, str] | None = None
-    for part in (side.strip(" ,.;:") for side in text.split("=")[:3]):
-        for end in range(len(part), 0, -1):
-            if end < len(part) and (part[end - 1].isalnum() and part[end].isalnum()):
-                continue
-            try:
-                node = Parser(part[:end].strip(" ,.;:")).whole()
-            except (NotUnderstood, RecursionError):
-                continue
-            local = Names(dict(names.values), dict(names.units))
-            if d is not None:
-                for name in ("d", "d_k", "dk", "d_q", "n"):
-                    if name != "n":
-                        local.values[name] = np.array(d)
-            else:
-                for name in ("d", "d_k", "dk"):
-                    local.values.setdefault(name, np.array(64.0))
-            try:
-                result = value(node, local)
-            except NotUnderstood:
-                continue
-            if result.ndim == 0:
-                best = (float(result), part[:end].strip())
-            break
-        if best:
-            return best
-    return best
-
-
-def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """The variance of a dot product of d independent terms is d, its deviation √d."""
-    if NOT.search(text) or "D(XY" in text or not re.search(DOT, text, re.I) or AFTER.search(text):
+def growth(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """Of k times the length: k² times the weights, k times the projections; X Xᵀ X grows as k³."""
+    factors = list(FACTOR.finditer(text))
+    if len(factors) < 2 or re.search(r"\bheads?\b|头", text):
         return None
-    found_width = _width(text, names)
-    amount = _amount(match["amount"], names, found_width)
-    if amount is None:
+    first, last = factors[0], factors[-1]
+    near = text[max(0, first.start() - 24) : first.end() + 24]
+    between = text[first.end() :]
+    if not re.search(LENGTH, near, re.I):
         return None
-    if found_width is None and (of := re.match(r"sqrt\((\d+)\)", amount[1])):
-        found_width = float(of[1])  # whose root is spoken of
-    d = 64.0 if found_width is None else found_width
-    deviation = bool(re.search(r"deviation|标准差|std|spread|sigma", match["what"], re.I))
-    right = d**0.5 if deviation else d
-    if amount[0] in (0, 1):  # of the components, or of what has been scaled
+    cubic = re.search(r"X\s*\*?\s*X\^T\s*\*?\s*X\b", text)
+    if cubic:
+        power = _degree()
+    elif re.search(
+        r"project|投影|feed-?forward|前馈|FFN|KV|cache|缓存|flash|linear|线性|RNN|循环", text, re.I
+    ):
+        power = 1
+    elif re.search(
+        r"attention|scores?|weight|matrix|cost|memory|comput|注意力|分数|权重|矩阵|计算|代价|显存|内存",
+        between + near,
+        re.I,
+    ):
+        power = 2
+    else:
         return None
-    if abs(amount[0] - right) <= 0.01 * right:
+    a, b = _factor(first[0]), _factor(last[0])
+    right = a**power
+    if abs(b - right) < 1e-9:
         return True, "note.right", {}
-    if re.search(r"\bd", amount[1]) or found_width is not None:
-        word = "√d" if deviation else "d"
-        shown = word if found_width is None else f"{word} = {written(right)}"
-        return False, "note.deviation" if deviation else "note.variance", {"right": shown}
-    return None
-
-
-def product_variance(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """D(XY) for independent X and Y, at random numbers, against what is written."""
-    if NOT.search(text):
+    if NOT.search(text) or power == 1:
         return None
-    side = match["right"]
-    random = np.random.default_rng(0)
-    # Where means of 0 were spoken of, a formula without means may rely on them.
-    zero = "zero mean" in names.said and not re.search(r"\bE\b|E\s*[(\[]", side)
-    for _ in range(3):
-        dx, dy, ex, ey = random.uniform(0.5, 2, 4)
-        if zero:
-            ex = ey = 0.0
-        known = {"DX": dx, "DY": dy, "EX": ex, "EY": ey}
-        code = re.sub(r"(?:Var|D|V)\s*[\[(]\s*([XY])\s*[\])]", r"(D\1)", side)
-        code = re.sub(r"(?:E)\s*[\[(]\s*([XY])\s*[\])]", r"(E\1)", code)
-        code = re.sub(r"(?:E)\s*[\[(]\s*([XY])\s*\^2\s*[\])]", r"(D\1 + E\1^2)", code)
-        code = re.sub(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\s*\^2", r"(\1)^2", code)
-        local = Names({name: np.array(v) for name, v in known.items()})
-        try:
-            got = _longest_value(code, local)
-        except NotUnderstood:
-            return None
-        truth = dx * dy + dx * ey**2 + dy * ex**2
-        if abs(got - truth) > 1e-9:
-            return False, "note.product-variance", {"right": "D(X)D(Y) + D(X)E(Y)² + D(Y)E(X)²"}
-    return True, "note.right", {}
-
-
-def _longest_value(text: str, names: Names) -> float:
-    for end in range(len(text), 0, -1):
-        try:
-            return float(value(Parser(text[:end].strip(" ,.;")).whole(), names))
-        except (NotUnderstood, RecursionError, TypeError):
-            continue
-    raise NotUnderstood(text)
+    return False, "note.growth", {"right": written(right)}
 
 
 def _degree() -> int:
@@ -149,16 +85,6 @@ def _degree() -> int:
     x = np.random.default_rng(0).standard_normal((1, 3, 2))
     once, twice = (formula.mix(formula.products(a, a), a) for a in (x, 2 * x))
     return round(float(np.log2(np.abs(twice / once).mean())))
-
-
-def denied(wrong: str, **values: str) -> Judge:
-    """A claim that is wrong, and right where it is denied."""
-
-    def judge(match: re.Match[str], text: str, names: Names) -> Found:
-        denied = bool(NOT.search(text))
-        return denied, wrong, {} if denied else dict(values)
-
-    return judge
 
 
 def always(match: re.Match[str], text: str, names: Names) -> Found | None:
@@ -169,7 +95,7 @@ def always(match: re.Match[str], text: str, names: Names) -> Found | None:
 def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
     """In V attention is linear, given the weights; in X it is not, with or without softmax."""
     denied = bool(NOT.search(text)) or bool(
-        re.search(r"cubic|quadratic|bilinear|三次|二次|双线性", text, re.I)
+        re.search(r"cubic|quadratic|bilinear|is non-?linear|三次|二次|双线性|是非线性", text, re.I)
     )
     in_values = re.search(
         r"in (?:the )?(?:V\b|values?)|(?:对|关于)\s*(?:V|值)|given the weights|权重固定|给定权重|W_?[QKVO]",
@@ -178,7 +104,7 @@ def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
     if in_values:
         return None if denied else (True, "note.right", {})
     if re.search(
-        r"linear attention|线性注意力|序列长度|piecewise|linear (?:layer|projection|transformation|map|combination|algebra)|线性(?:层|投影|变换|组合|代数|映射)|linear (?:time|in (?:the )?(?:length|sequence|n\b))|线性(?:时间|复杂度|增长)",
+        r"linear attention|线性注意力|序列长度|piecewise|linear (?:layer|projection|transformation|map|combination|algebra)|线性(?:层|投影|变换|组合|代数|映射)|linear (?:time|in (?:the )?(?:length|sequence|n\b))|线性(?:时间|复杂度|增长)|complexity|cost|\btime\b|memory|tokens|复杂度|代价|时间|显存|长度",
         text,
         re.I,
     ):
@@ -187,39 +113,45 @@ def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 
 def heads(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """The width of one head."""
-    numbers = {name: float(number) for name, number in match.groupdict().items() if number}
-    width, heads, each = numbers["d"], numbers["h"], numbers["each"]
-    if not heads:
-        return None
-    right = width / heads
-    return abs(right - each) < 1e-9, "note.wrong", {"right": written(right)}
-
-
-def doubling(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """Twice the length costs four times the weights."""
-    if NOT.search(text) or re.search(r"project|投影|feed-?forward|前馈", text, re.I):
-        return None
-    four = bool(
-        re.search(r"quadrupl|four|\b4\b|四倍|4 ?倍", "".join(filter(None, match.groups())), re.I)
+    """The width of one head: what was said last of the whole width, over the number of heads."""
+    counts = list(
+        re.finditer(r"(\d+)\s*(?:attention |query )?(?:heads\b|个?头)|\bh\s*=\s*(\d+)", text, re.I)
     )
-    return four, "note.doubling", {} if four else {"right": "4"}
+    widths = list(
+        re.finditer(
+            r"(?:\bwidth|\bd(?:_?model)?\b|dimension\w*|宽度?|维度)\s*(?:=|of|is|为|是)?\s*(\d+)|(\d+)[- ](?:wide|dimensional|dim\b)",
+            text, re.I,
+        )
+    )  # fmt: skip
+    before = [
+        [m for m in each if m.end() <= match.start()] or each[:1] for each in (counts, widths)
+    ]
+    if not all(before) or re.search(r"GQA|MQA|KV|键值", text):
+        return None
+    h, d = (float(next(filter(None, each[-1].groups()))) for each in before)
+    if not h or d < h:
+        return None
+    right = d / h
+    return (
+        abs(right - float(next(filter(None, match.groups())))) < 1e-9,
+        "note.wrong",
+        {"right": written(right)},
+    )
 
 
 def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
     """4nd² = 2n²d at n = 2d."""
     if not re.search(r"cost|multipl|FLOP|projection|代价|计算量|乘法|投影|相等", text, re.I):
         return None
-    right = match["factor"].replace(" ", "").replace("*", "") in ("2d", "2d_model")
-    return right, "note.equal-at", {} if right else {"right": "n = 2d"}
-
-
-def linear_cost(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """Against linear cost in the length."""
-    if OTHERS.search(text):
+    said = match["factor"].replace(" ", "").replace("*", "")
+    if not said.isdigit():
+        right = said in ("2d", "2d_model")
+        return right, "note.equal-at", {} if right else {"right": "n = 2d"}
+    width = re.search(r"\bd(?:_model)?\s*=\s*(\d+)", text)
+    if not width:
         return None
-    denied_ = bool(NOT.search(text))
-    return denied_, "note.order", {} if denied_ else {"right": "O(n²d)"}
+    n = 2 * int(width[1])
+    return int(said) == n, "note.equal-at", {} if int(said) == n else {"right": f"n = 2d = {n:,}"}
 
 
 def order(match: re.Match[str], text: str, names: Names) -> Found | None:
@@ -242,10 +174,46 @@ def order(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 
 def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """The weights of n tokens are n × n."""
-    n, a, b = match["n"], match["a"], match["b"]
-    right = (a, b) == (n, n)
-    return right, "note.wrong", {} if right else {"right": f"{n} × {n}"}
+    """The weights of n tokens are n × n; of t queries over s keys they are t × s."""
+    found = re.finditer(
+        r"([^,，、]*?)(\d+)\s*((?:\w+ )?(?:tokens|words|vectors|quer(?:ies|y)|keys|positions|个))",
+        text[: match.start("a")],
+    )
+    counts = [(each[2], each[1][-16:] + each[3]) for each in found]
+    if not 1 <= len(counts) <= 2:
+        return None
+    t = s = counts[0][0]
+    if len(counts) == 2:
+        asks = [
+            bool(re.search(r"decoder|quer|target|output|解码器|查询|目标", label, re.I))
+            for _, label in counts
+        ]
+        if asks[0] == asks[1]:
+            return None
+        t, s = (counts[0][0], counts[1][0]) if asks[0] else (counts[1][0], counts[0][0])
+    right = (match["a"], match["b"]) == (t, s)
+    return right, "note.wrong", {} if right else {"right": f"{t} × {s}"}
+
+
+def shared(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """H query heads over G key heads: H / G of them share one, and the cache is as much smaller."""
+    queries = re.search(
+        r"(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?查询头|个?头|heads)", text, re.I
+    )
+    keys = re.search(
+        r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(\d+)\s*个?(?:键值|KV|键)\s*头",
+        text,
+        re.I,
+    )
+    one = re.search(r"multi-?query|MQA|一个键|one key", text, re.I)
+    if not queries or not (keys or one) or NOT.search(text):
+        return None
+    g = float((keys[1] or keys[2]) if keys else 1)
+    said = float(next(group for group in match.groups() if group))
+    if not g:
+        return None
+    ratio = float(queries[1]) / g
+    return abs(said - ratio) < 1e-9, "note.wrong", {"right": written(ratio)}
 
 
 def dot(match: re.Match[str], text: str, names: Names) -> Found | None:
@@ -263,9 +231,39 @@ def _number(exact: float, text: str) -> Found:
     return right, "note.wrong", {} if right else {"right": written(exact, min(digits + 1, 6))}
 
 
+def temperature(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """What a temperature does, tried: softmax of s / τ at a larger and at a smaller τ."""
+    up = re.search(
+        r"\b(?:higher|larger|greater|big\w*|rais\w+|increas\w+|high|large)\b|(?:turn|crank)\w* up|越高|升高|越大|提高|增大|高温",
+        text,
+        re.I,
+    )
+    down = re.search(
+        r"\b(?:lower\w*|smaller|decreas\w+|reduc\w+|low|small)\b|越低|降低|越小|减小|低温",
+        text,
+        re.I,
+    )
+    sharp = re.search(
+        r"sharp|peak|concentrat|confident|one-hot|argmax|spik|尖|集中|确定|自信", text, re.I
+    )
+    flat = re.search(
+        r"flat|uniform|smooth|soft(?!max)|even\b|diffuse|平缓|均匀|平滑|平坦|分散", text, re.I
+    )
+    if bool(up) == bool(down) or bool(sharp) == bool(flat) or NOT.search(text):
+        return None
+    scores = np.array([[2.0, 1.0, 0.1]])
+    most = [float(formula.normalise(scores / tau)[0].max()) for tau in (1.0, 2.0 if up else 0.5)]
+    right = (most[1] > most[0]) == bool(sharp)
+    return (
+        right,
+        "note.temperature" if up else "note.cold",
+        {} if right else {"right": "τ → ∞: 1/n" if up else "τ → 0: 1"},
+    )
+
+
 def only_softmax(match: re.Match[str], text: str, names: Names) -> Found | None:
     """Softmax as the only non-linearity: X Xᵀ X is cubic before it."""
-    if re.search(r"not the only|isn't the only|不是唯一|并非唯一", text, re.I):
+    if re.search(r"not the only|isn't the only|不是唯一|并非唯一|不止|不只", text, re.I):
         return True, "note.right", {}
     return False, "note.linear", {"right": str(_degree())}
 
@@ -290,27 +288,9 @@ def letters(match: re.Match[str], text: str, names: Names) -> Found | None:
     return right, "note.wrong", {} if right else {"right": f"{match['a']} × {match['a']}"}
 
 
-def future(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """A causal mask hides what comes later."""
-    if NOT.search(text) or HIDES.search(text):
-        return True, "note.right", {}
-    return False, "note.future", {"right": "j ≤ i"}
-
-
 def path(match: re.Match[str], text: str, names: Names) -> Found | None:
     """Any two positions are one layer apart."""
     if NOT.search(text) or re.search(r"RNN|recurren|conv|循环|卷积", text, re.I):
         return None
     right = (match["inside"] or match["inside2"]).strip() == "1"
     return right, "note.wrong", {} if right else {"right": "O(1)"}
-
-
-def unlike(wrong: str, **values: str) -> Judge:
-    """``denied``, but a comparison with something else says nothing."""
-
-    def judge(match: re.Match[str], text: str, names: Names) -> Found | None:
-        if re.search(r"unlike|than\b|compared|contrast|不像|相比|不同于|与.*不同", text, re.I):
-            return None
-        return denied(wrong, **values)(match, text, names)
-
-    return judge

@@ -14,14 +14,22 @@ from itertools import pairwise
 import numpy as np
 
 from regard.core import formula
-from regard.explanation.notes.algebra import Names, NotUnderstood, Number, literal, value
+from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.equations import differs, parsed, shown
+from regard.explanation.notes.equations import close, differs, shown
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.parsing import NotUnderstood, Number, literal, parsed
 from regard.explanation.numbers import written
+from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
-_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d+(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d*(?![\w.])")
+_BY_WIDTH = (
+    (re.compile(r"std|deviation|σ|标准差", re.I), "sqrt({d})"),
+    (re.compile(r"var|方差", re.I), "{d}"),
+    (re.compile(r"^(?:the )?(?:scale|scaling factor|缩放(?:因子|系数)?)$", re.I), "1/sqrt({d})"),
+)
+"""Columns of a table whose rows are widths."""
 
 
 def candidates(names: Names) -> Iterator[Floats]:
@@ -38,6 +46,9 @@ def candidates(names: Names) -> Iterator[Floats]:
             inputs.append(np.stack(group))
     for x in inputs:
         yield from _from(x)
+    if "positions" in names.said:
+        for width in (2, 4, 6, 8, 16):
+            yield from sinusoids(64, width)
 
 
 def _from(x: Floats) -> Iterator[Floats]:
@@ -78,7 +89,7 @@ def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> li
     for row in candidates(names):
         if row.shape != numbers.shape:
             continue
-        same = int((np.abs(numbers - row) <= 0.5 * units * (1 + 1e-6)).sum())
+        same = sum(map(close, numbers, row, units))
         if best is None or same > best[0]:
             best = (same, row)
     if best is None:
@@ -119,7 +130,7 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
 
 def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list[Verdict]:
     """Columns whose head is an expression in the names of other columns."""
-    local = Names(dict(names.values), dict(names.units))
+    local = names.copy()
     told: dict[str, Floats] = {}
     for name, cell in zip(head, cells, strict=False):
         node = parsed(plain(cell))
@@ -128,10 +139,13 @@ def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list
             told[plain(name).strip()] = found[0]
     local.values |= told
     verdicts = []
+    width = next((name for name in told if re.fullmatch(r"d(?:_?k|_?head)?", name)), "")
     for name, cell in zip(head, cells, strict=False):
         if plain(name).strip() in told:
             continue
-        expression, node = parsed(plain(name)), parsed(plain(cell))
+        of_width = next((text for pattern, text in _BY_WIDTH if width and pattern.search(name)), "")
+        expression = parsed(of_width.format(d=width) or plain(name))
+        node = parsed(plain(cell))
         if expression is None or isinstance(expression, Number) or node is None:
             continue
         target = literal(node)

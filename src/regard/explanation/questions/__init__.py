@@ -26,7 +26,7 @@ QUESTIONS: Mapping[str, Question] = {
     for question in (
         _question(
             "why-sqrt", scores.why_sqrt,
-            width=(64, 1, 1024), keys=(8, 2, 64), draws=(500, 10, 5000),
+            width=(64, 1, 1024), keys=(8, 2, 32), draws=(500, 10, 2000),
         ),
         _question("why-three", roles.why_three, strength=(4, 0, 20), tries=(2000, 1, 100_000)),
         _question(

@@ -80,28 +80,18 @@ def parallel(e: Experiment) -> Trace:
     return e.trace("kinds", ())
 
 
-def normalised(x: Floats) -> Floats:
-    """Each row less its mean, over its deviation (Ba et al. 2016)."""
-    return np.asarray((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5))
-
-
 def why_norm(e: Experiment) -> Trace:
     """The variance of x after each layer x + f(x), and after x + f(norm(x))."""
-    layers, width = e.whole("layers"), e.whole("width")
-    random = np.random.default_rng(0)
-    bare = calm = random.standard_normal((16, width))
-    rows = [[0, float(bare.var()), float(calm.var())]]
-    for layer in range(1, layers + 1):
-        w = random.standard_normal((width, width)) / width**0.5
-        bare = bare + bare @ w
-        calm = calm + normalised(calm) @ w
-        rows.append([layer, float(bare.var()), float(calm.var())])
-    e.sheet.given("layers", rows, "Var(x)", rows="", columns="norms", operation=FIXED)
+    e.setting("layers", "layer-count")
+    e.setting("width", "width", "d")
+    how = {"rows": "", "columns": "norms"}
+    e.sheet.add("norms", "norms", "layers", "width", symbol="Var(x)", **how)
+    e.sheet.add("ends", "norm_ends", "layers", "width", symbol="end", rows="", columns="norm-ends")
     e.step(
         "layers", "x ← x + x W;  x ← x + norm(x) W",
         r"x \leftarrow x + x W;\quad x \leftarrow x + \operatorname{norm}(x) W",
-        text="ask.why-norm-layers", chart=Chart("layers", 0, (1, 2), log=True), layers=layers,
-        start=("layers", 0, 1), bare=("layers", layers, 1), calm=("layers", layers, 2),
-        twice=f"{float(rows[1][1] / rows[0][1]):.3g}",
+        shown=("norms",), text="ask.why-norm-layers", chart=Chart("norms", 0, (1, 2), log=True),
+        layers=("ends", 0, 0), start=("norms", 0, 1), bare=("ends", 0, 1), calm=("ends", 0, 2),
+        twice=("ends", 0, 3),
     )  # fmt: skip
-    return e.trace("layers", ())
+    return e.trace("norms", ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.explanation.attention import sinusoids
+from regard.explanation.positions import sinusoids
 from regard.explanation.questions.question import Experiment
 from regard.explanation.sheet import FIXED
 from regard.explanation.story import VECTORS
@@ -29,37 +29,28 @@ def why_add(e: Experiment) -> Trace:
         shown=("X", "P", "W", "added", "XW", "PW", "beside"), text="ask.why-add-beside",
         one=("added", 0, 0), two=("beside", 0, 0),
     )  # fmt: skip
-    width = e.whole("width")
-    rows = [[width, 3 * width**2], [2 * width, 3 * 2 * width * width]]
-    e.sheet.given("sizes", rows, "W", rows="sizes", columns="sizes-of", operation=FIXED)
-    near = sinusoids(512, width)
+    e.setting("width", "width", "d")
+    e.sheet.add("sizes", "sizes", "width", symbol="W", rows="sizes", columns="sizes-of")
     # Directions of words and of positions hardly meet in a wide space.
-    words = random.standard_normal((512, width))
-    cosines = (words * near).sum(1) / np.linalg.norm(words, axis=1) / np.linalg.norm(near, axis=1)
+    e.sheet.add("cosine", "cosine", "width", symbol="|cos|", rows="", columns="")
     e.step(
         "sizes", "cos(x, p) ≈ 0", r"\cos(x, p) \approx 0", text="ask.why-add-sizes",
-        chart=Chart("sizes", -1, (1,)),
-        width=width, once=f"{rows[0][1]:,}", twice=f"{rows[1][1]:,}",
-        cosine=f"{float(np.abs(cosines).mean()):.4f}",
+        shown=("sizes", "cosine"), chart=Chart("sizes", -1, (1,)), width=("width", 0, 0),
+        once=("sizes", 0, 1), twice=("sizes", 1, 1), cosine=("cosine", 0, 0),
     )  # fmt: skip
     return e.trace("added", rows_named(n))
 
 
 def why_embed_scale(e: Experiment) -> Trace:
     """How large an embedding of deviation 1/√d is beside its position, without and with √d."""
-    rows = []
-    for d in sorted({16, 64, 256, e.whole("width")}):
-        x = np.random.default_rng(0).standard_normal((200, d)) / d**0.5
-        p = sinusoids(200, d)
-        word, place = float(np.sqrt((x * x).mean())), float(np.sqrt((p * p).mean()))
-        rows.append([d, word, place, word * d**0.5, place / word])
-    e.sheet.given("sizes", rows, "RMS", rows="", columns="embeddings", operation=FIXED)
-    last = len(rows) - 1
+    e.setting("width", "width", "d")
+    how = {"rows": "", "columns": "embeddings"}
+    e.sheet.add("sizes", "embeddings", "width", symbol="RMS", **how)
     e.step(
-        "sizes", "x + p;  √d · x + p", r"x + p;\quad \sqrt d \, x + p",
+        "sizes", "x + p;  √d · x + p", r"x + p;\quad \sqrt d \, x + p", shown=("sizes",),
         text="ask.why-embed-scale-sizes", chart=Chart("sizes", 0, (1, 2, 3)),
-        d=("sizes", last, 0), word=("sizes", last, 1), place=("sizes", last, 2),
-        scaled=("sizes", last, 3), ratio=("sizes", last, 4),
+        d=("sizes", 3, 0), word=("sizes", 3, 1), place=("sizes", 3, 2),
+        scaled=("sizes", 3, 3), ratio=("sizes", 3, 4),
     )  # fmt: skip
     return e.trace("sizes", ())
 

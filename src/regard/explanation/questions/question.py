@@ -24,6 +24,10 @@ class Experiment(Steps):
         """A number that counts something."""
         return int(self.numbers[name])
 
+    def setting(self, name: str, kind: str, symbol: str = "") -> str:
+        """A number that was set, as a table that the page can move; its name."""
+        return self.sheet.given(name, [[self.numbers[name]]], symbol or name, rows="", columns=kind)
+
     def softmax(self, scores: str, tail: str = "", symbol: str = "A") -> str:
         """The weights of ``scores``, with what they are computed from; their name."""
         sheet, how = self.sheet, {"rows": sheet_rows(self.sheet, scores), "columns": "key"}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from regard.core import formula
 from regard.explanation.questions.question import Experiment
-from regard.explanation.sheet import FIXED, of_product
-from regard.explanation.story import VECTORS, costs
+from regard.explanation.sheet import FIXED
+from regard.explanation.story import VECTORS
 from regard.explanation.trace import Chart, Trace, rows_named
 
 
 def why_three(e: Experiment) -> Trace:
     """Let a look for b, b for c, c for a: easy with two matrices, impossible with one."""
     e.sheet.given("X", np.eye(3), operation=FIXED)
+    e.setting("tries", "tries")
     e.sheet.given("W_Q", e.numbers["strength"] * np.roll(np.eye(3), 1, axis=1), rows="feature")
     e.sheet.given("W_K", np.eye(3), rows="feature")
     e.sheet.add("Q", "product", "X", "W_Q")
@@ -27,22 +27,16 @@ def why_three(e: Experiment) -> Trace:
         chart=Chart("A", -1, (0, 1, 2)),
         wanted=("A", 0, 1), back=("A", 1, 0),
     )  # fmt: skip
-    random = np.random.default_rng(0)
-    tries = e.whole("tries")
-    w = random.standard_normal((tries, 3, 3)) * random.uniform(0.5, 4, (tries, 1, 1))
-    weights = formula.normalise(w @ w.swapaxes(1, 2))[0]
-    worst = np.min([weights[:, i, (i + 1) % 3] for i in range(3)], axis=0)
-    best = int(worst.argmax())
-    e.sheet.given("W", w[best], rows="feature")
+    e.sheet.add("W", "best_of", "tries", rows="feature")
     e.sheet.add("Q_1", "product", "X", "W", symbol="Q = K")
     e.sheet.add("S_1", "dots", "Q_1", "Q_1", symbol="S", rows="query", columns="key")
     e.softmax("S_1", "_1")
+    e.sheet.add("worst", "worst_of_ring", "A_1", rows="", columns="")
     e.step(
         "one", "A = softmax(X W Wᵀ Xᵀ)", r"A = \operatorname{softmax}(X W W^\top X^\top)",
         shown=("W", "S_1", "A_1"), text="ask.why-three-one",
         chart=Chart("A_1", -1, (0, 1, 2)),
-        tries=tries,
-        best=f"{float(worst[best]):.4f}",
+        tries=("tries", 0, 0), best=("worst", 0, 0),
     )  # fmt: skip
     return e.trace("A", ("a", "b", "c"))
 
@@ -69,16 +63,15 @@ def why_heads(e: Experiment) -> Trace:
         a=("V", 0, 0), b=("V", 2, 1),
         one=("O_1", 0, 0), other=("O_1", 0, 1), first=("O_2", 0, 0), second=("O_2", 0, 1),
     )  # fmt: skip
-    n, d = e.whole("length"), e.whole("width")
-    rows = []
-    for h in (1, 2, 4, 8):
-        split = 2 * of_product((h, n, max(1, d // h)), (max(1, d // h), n))
-        rows.append([h, d // h, split, 2 * of_product((h, n, d), (d, n))])
-    e.sheet.given("split", rows, "d/h", rows="", columns="split", operation=FIXED)
+    e.setting("length", "length", "n")
+    e.setting("width", "width", "d")
+    how = {"rows": "", "columns": "split"}
+    e.sheet.add("split", "head_costs", "length", "width", symbol="d/h", **how)
     e.step(
         "split", "h · 2n²(d/h) = 2n²d;  h · 2n²d", r"h \cdot 2 n^2 \frac d h = 2 n^2 d;\quad"
-        r" h \cdot 2 n^2 d", text="ask.why-heads-split", n=n, d=d, chart=Chart("split", 0, (2, 3)),
-        same=f"{rows[3][2]:,}", more=f"{rows[3][3]:,}",
+        r" h \cdot 2 n^2 d", shown=("split",), text="ask.why-heads-split",
+        n=("length", 0, 0), d=("width", 0, 0), chart=Chart("split", 0, (2, 3)),
+        same=("split", 3, 2), more=("split", 3, 3),
     )  # fmt: skip
     return e.trace("O_2", rows_named(3))
 
@@ -182,14 +175,11 @@ def cost(e: Experiment) -> Trace:
         n=("n", 0, 0), d=("d", 0, 0), projections=("projections", 0, 0),
         attention=("attention", 0, 0), ratio=("ratio", 0, 0), equal=("equal", 0, 0),
     )  # fmt: skip
-    width = int(d)
-    rows = [
-        [m, *costs(m, width), m * m * 4] for m in (width // 2 or 1, width, 2 * width, 8 * width)
-    ]
-    e.sheet.given("lengths", rows, "n", rows="", columns="lengths", operation=FIXED)
+    e.sheet.add("lengths", "lengths", "d", symbol="n", rows="", columns="lengths")
     e.step(
         "lengths", "4nd² = 2n²d  ⇔  n = 2d", r"4nd^2 = 2n^2d \iff n = 2d",
-        text="ask.cost-lengths", chart=Chart("lengths", 0, (1, 2), log=True), d=width,
+        text="ask.cost-lengths", shown=("lengths",),
+        chart=Chart("lengths", 0, (1, 2), log=True), d=("d", 0, 0),
         even=("lengths", 2, 0), left=("lengths", 2, 1), right=("lengths", 2, 2),
     )  # fmt: skip
     return e.trace("attention", ())

@@ -7,58 +7,51 @@ from functools import partial
 import numpy as np
 
 from regard._errors import KindError
-from regard.core import formula
 from regard.core.attention import attend
+from regard.explanation.draws import normals
+from regard.explanation.experiments import additive, pairs
 from regard.explanation.questions.question import Experiment, best_time
-from regard.explanation.sheet import FIXED, Floats
+from regard.explanation.sheet import FIXED
 from regard.explanation.story import VECTORS
 from regard.explanation.trace import Chart, Trace, rows_named
 
 
 def why_sqrt(e: Experiment) -> Trace:
     """Dot products of d products deviate by √d; the weights with no scale, 1/√d and 1/d."""
-    width, keys, draws = e.whole("width"), e.whole("keys"), e.whole("draws")
-    rows = []
-    for d in sorted({4, 16, 64, width}):
-        random = np.random.default_rng(0)
-        dots = formula.products(
-            random.standard_normal((draws, 1, d)), random.standard_normal((draws, keys, d))
-        )
-        sharp = [
-            float(formula.normalise(dots * scale)[0].max(-1).mean())
-            for scale in (1.0, d**-0.5, 1 / d)
-        ]
-        rows.append([d, float(dots.var()), float(dots.std()), d**0.5, *sharp])
-    e.sheet.given("drawn", rows, "q · k", rows="", columns="drawn", operation=FIXED)
-    at = next(i for i, row in enumerate(rows) if row[0] == width)
+    keys = e.whole("keys")
+    e.setting("width", "width", "d")
+    e.setting("keys", "keys")
+    e.setting("draws", "draws")
+    for name, value in (("half", 0.5), ("minus_half", -0.5), ("minus_one", -1.0)):
+        e.sheet.given(name, [[value]], rows="", columns="", operation=FIXED)
+    how = {"rows": "", "columns": "drawn"}
+    e.sheet.add("drawn", "drawn", "width", "keys", "draws", symbol="q · k", **how)
+    e.sheet.add("even", "power", "keys", "minus_one", symbol="1/keys", rows="", columns="")
     e.step(
         "drawn", "Var(q · k) = d,  σ(q · k) = √d",
         r"\operatorname{Var}(q \cdot k) = d,\quad \sigma(q \cdot k) = \sqrt d",
-        text="ask.why-sqrt-drawn", chart=Chart("drawn", 0, (4, 5, 6)),
-        draws=draws, keys=keys, d=width, variance=("drawn", at, 1), deviation=("drawn", at, 2),
-        root=("drawn", at, 3), none=("drawn", at, 4), by_root=("drawn", at, 5),
-        by_d=("drawn", at, 6), even=f"{1 / keys:.4g}",
+        shown=("drawn",), text="ask.why-sqrt-drawn", chart=Chart("drawn", 0, (4, 5, 6)),
+        draws=("draws", 0, 0), keys=("keys", 0, 0), d=("drawn", 2, 0),
+        variance=("drawn", 2, 1), deviation=("drawn", 2, 2), root=("drawn", 2, 3),
+        none=("drawn", 2, 4), by_root=("drawn", 2, 5), by_d=("drawn", 2, 6), even=("even", 0, 0),
     )  # fmt: skip
     # The same with numbers that can be moved: eight dots of deviation 1, widened to √d.
-    e.sheet.given("z", np.random.default_rng(1).standard_normal((1, keys)).round(1), "z", rows="",
-                  columns="key", operation=FIXED)  # fmt: skip
-    e.sheet.given("d", [[width]], "d", rows="", columns="width")
-    for name, value in (("half", 0.5), ("minus_half", -0.5), ("minus_one", -1.0)):
-        e.sheet.given(name, [[value]], rows="", columns="", operation=FIXED)
-    e.sheet.add("root", "power", "d", "half", symbol="√d", rows="", columns="")
+    z = normals(keys, 6)[None].round(1)
+    e.sheet.given("z", z, rows="", columns="key", operation=FIXED)
+    e.sheet.add("root", "power", "width", "half", symbol="√d", rows="", columns="")
     e.sheet.add("S", "times", "z", "root", symbol="z √d", rows="", columns="key")
     e.softmax("S", "_1", "softmax(S)")
-    e.sheet.add("by_root", "power", "d", "minus_half", symbol="1/√d", rows="", columns="")
+    e.sheet.add("by_root", "power", "width", "minus_half", symbol="1/√d", rows="", columns="")
     e.sheet.add("S_root", "times", "S", "by_root", symbol="S/√d", rows="", columns="key")
     e.softmax("S_root", "_2", "softmax(S/√d)")
-    e.sheet.add("by_d", "power", "d", "minus_one", symbol="1/d", rows="", columns="")
+    e.sheet.add("by_d", "power", "width", "minus_one", symbol="1/d", rows="", columns="")
     e.sheet.add("S_d", "times", "S", "by_d", symbol="S/d", rows="", columns="key")
     e.softmax("S_d", "_3", "softmax(S/d)")
     e.step(
         "one", "softmax(S), softmax(S / √d), softmax(S / d)",
         r"\operatorname{softmax}(S),\ \operatorname{softmax}(S/\sqrt d),"
         r"\ \operatorname{softmax}(S/d)",
-        shown=("S", "A_1", "A_2", "A_3"), text="ask.why-sqrt-one", d=("d", 0, 0),
+        shown=("S", "A_1", "A_2", "A_3"), text="ask.why-sqrt-one", d=("width", 0, 0),
     )  # fmt: skip
     return e.trace("A_2", rows_named(keys))
 
@@ -92,54 +85,37 @@ def why_softmax(e: Experiment) -> Trace:
     return e.trace("A_1", rows_named(3))
 
 
-def additive(q: Floats, k: Floats, w: Floats, u: Floats, v: Floats) -> Floats:
-    """Bahdanau et al. 2015, appendix A.1.2: v · tanh(W q + U k), for every query and key."""
-    return np.asarray(np.tanh((q @ w)[:, None, :] + (k @ u)[None, :, :]) @ v)
-
-
 def dot_or_additive(e: Experiment) -> Trace:
     """Multiplications and time of both, and how their scores grow with the width."""
-    n = e.whole("length")
-    rows = []
-    for d in sorted({16, 64, e.whole("width")}):
-        random = np.random.default_rng(0)
-        q, k = random.standard_normal((2, n, d))
-        w, u = random.standard_normal((2, d, d)) / d**0.5
-        v = random.standard_normal(d) / d**0.5
-        dot_time = best_time(partial(np.matmul, q, k.T))
-        add_time = best_time(partial(additive, q, k, w, u, v))
-        dots, added = q @ k.T, additive(q, k, w, u, v)
-        rows.append(
-            [d, n * n * d, 2 * n * d * d + n * n * d, n * n * d, add_time / dot_time,
-             float(dots.std()), float(dots.std()) / d**0.5, float(added.std())]
-        )  # fmt: skip
-    e.sheet.given("kinds", rows, "q, k", rows="", columns="kinds", operation=FIXED)
-    last = len(rows) - 1
+    e.setting("length", "length", "n")
+    e.setting("width", "width", "d")
+    e.sheet.add("kinds", "kinds", "length", "width", symbol="q, k", rows="", columns="kinds")
+    q, k, w, u, v = pairs(e.whole("length"), e.whole("width"))
+    ratio = best_time(partial(additive, q, k, w, u, v)) / best_time(partial(np.matmul, q, k.T))
     e.step(
         "kinds", "q · k / √d;  v · tanh(W q + U k)",
         r"\frac{q \cdot k}{\sqrt d};\quad v \cdot \tanh(W q + U k)",
-        text="ask.dot-or-additive-kinds", chart=Chart("kinds", 0, (5, 6, 7)), n=n,
-        d=("kinds", last, 0), ratio=f"{rows[last][4]:.3g}",
-        grown=("kinds", last, 5), scaled=("kinds", last, 6), added=("kinds", last, 7),
+        shown=("kinds",), text="ask.dot-or-additive-kinds",
+        chart=Chart("kinds", 0, (4, 5, 6)), n=("length", 0, 0), d=("kinds", 2, 0),
+        ratio=f"{ratio:.3g}", first_n=e.whole("length"), first_d=e.whole("width"),
+        grown=("kinds", 2, 4), scaled=("kinds", 2, 5), added=("kinds", 2, 6),
     )  # fmt: skip
     return e.trace("kinds", ())
 
 
 def true_keeps(e: Experiment) -> Trace:
     """One array of True and False, read both ways, and what this library says to it."""
-    hidden = e.whole("hidden")
+    e.setting("hidden", "hidden")
     e.sheet.given("X", VECTORS)
     e.sheet.add("S", "dots", "X", "X", rows="query", columns="key")
-    keep = np.ones((3, 3))
-    keep[:, 3 - hidden :] = 0
-    e.sheet.given("M", keep, "M", rows="query", columns="key", operation=FIXED)
-    e.sheet.given("N", 1 - keep, "1−M", rows="query", columns="key", operation=FIXED)
+    e.sheet.add("M", "hides", "hidden", rows="query", columns="key")
+    e.sheet.add("N", "opposite", "M", symbol="1−M", rows="query", columns="key")
     e.sheet.add("S_keep", "hide", "S", "M", rows="query", columns="key")
     e.softmax("S_keep", "_keep", "A[M]")
     e.sheet.add("S_drop", "hide", "S", "N", rows="query", columns="key")
     e.softmax("S_drop", "_drop", "A[1−M]")
     try:
-        attend(VECTORS, VECTORS, VECTORS, keep > 0)  # type: ignore[arg-type]
+        attend(VECTORS, VECTORS, VECTORS, e.sheet["M"] > 0)  # type: ignore[arg-type]
         refusal = ""
     except KindError as error:
         refusal = str(error)

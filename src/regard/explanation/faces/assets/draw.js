@@ -123,7 +123,7 @@ function mostOf(table, head, i) {
   const shares = row(parts[head % parts.length], i);
   const most = shares.indexOf(Math.max(...shares));
   const key = names("key", shares.length)[most] || most + 1;
-  return ` ${say("explain.page-most", { key, weight: written(shares[most]) })}`;
+  return ` · ${say("explain.page-most", { key, weight: written(shares[most]) })}`;
 }
 
 function clearMarks() {
@@ -168,16 +168,20 @@ function point(cell) {
     `${table.symbol}[${i + 1}, ${j + 1}] = ${worked(table, head, i, j)}${mostOf(table, head, i)}`;
 }
 
+// A number at an axis: three digits will do.
+const short = (value) => written(Number(value.toPrecision(3))).replace(/\B(?=(\d{3})+$)/, ",");
+
 // The figure: lines over a column of numbers, or a bar a row.
 function drawChart(chart) {
   const place = document.getElementById("chart");
-  place.hidden = !chart;
+  place.hidden = !chart; // before it is measured
   place.replaceChildren();
   if (!chart) return;
   const m = matricesOf(SHEET[chart.table])[0];
   const table = SHEET[chart.table];
   const labels = names(table.columns, m.cols);
-  const [width, height, left, base] = [640, 300, 60, 260];
+  const width = Math.min(640, place.clientWidth || 640); // its letters keep their size on a phone
+  const [height, left, base] = [300, 60, 260];
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
   const series = chart.ys.map((c) => down(m, c));
   const finite = series.flat().filter(Number.isFinite);
@@ -189,10 +193,12 @@ function drawChart(chart) {
   const x = (i) => left + ((i + 0.5) / count) * (width - left - 10);
   svg.append(drawn("line", { class: "axis", x1: left, x2: width - 10, y1: y(chart.log ? 10 ** low : 0), y2: y(chart.log ? 10 ** low : 0) }));
   for (const v of chart.log ? [10 ** low, 10 ** high] : [low, high]) {
-    svg.append(drawn("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, written(v)));
+    svg.append(drawn("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, short(v)));
   }
   const rowNames = names(table.rows, m.rows);
-  for (let i = 0; i < count; i++) {
+  const legend = (k) => left + k * ((width - left) / series.length);
+  const every = Math.ceil(count / (width / 38));
+  for (let i = 0; i < count; i += every) {
     const label = chart.x >= 0 ? written(at(m, i, chart.x)) : rowNames[i];
     svg.append(drawn("text", { x: x(i), y: base + 18, "text-anchor": "middle" }, label));
   }
@@ -211,8 +217,8 @@ function drawChart(chart) {
       });
     }
     const name = labels[chart.ys[k]];
-    svg.append(drawn("rect", { class: `bar${second}`, x: left + 10 + k * 190, y: 3, width: 12, height: 12 }));
-    svg.append(drawn("text", { x: left + 27 + k * 190, y: 14 }, name));
+    svg.append(drawn("rect", { class: `bar${second}`, x: legend(k), y: 3, width: 12, height: 12 }));
+    svg.append(drawn("text", { x: legend(k) + 17, y: 14 }, name));
   });
   const told = chart.ys.map((c, k) => `${labels[c]}: ${series[k].map(written).join(", ")}`).join("; ");
   svg.setAttribute("aria-label", told);

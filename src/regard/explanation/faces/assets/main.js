@@ -68,8 +68,14 @@ function showStep(index) {
   document.documentElement.dataset.step = step.name;
 }
 
-function refresh() {
-  recompute(DATA.tables, SHEET);
+function shapes() {
+  return DATA.steps[state.step].shown.map((name) => SHEET[name].shape.join()).join(";");
+}
+
+function refresh(changed) {
+  const before = shapes();
+  recompute(DATA.tables, SHEET, changed);
+  if (shapes() !== before) return showStep(state.step); // an experiment has other rows now
   sayStep();
   fillTables(DATA.steps[state.step]);
   drawChart(DATA.steps[state.step].chart);
@@ -81,20 +87,24 @@ function refresh() {
 const scalars = DATA.tables.filter((t) => t.operation === "given" && t.values.length === 1);
 const vectors = DATA.tables.filter((t) => t.operation === "given" && t.values.length > 1);
 
-const REACH = { temperature: [0.05, 5], width: [1, 1024], length: [1, 4096], strength: [0, 20], factor: [-5, 5] };
+// How far a slider reaches, and its step where it counts.
+const REACH = {
+  temperature: [0.05, 5], strength: [0, 20], factor: [-5, 5], width: [2, 512, 1], length: [2, 512, 1],
+  keys: [2, 32, 1], draws: [10, 1000, 1], tries: [1, 20000, 1], hidden: [1, 2, 1], "layer-count": [1, 64, 1],
+};
 
-function slider(table, index, label, low, high) {
+function slider(table, index, label, low, high, step = "any") {
   const value = table.values[index];
   const id = `slide-${table.name}-${index}`;
   const shown = element("output", { for: id, text: written(value) });
   const input = element("input", {
-    id, type: "range", min: Math.min(low, value), max: Math.max(high, value), step: "any", value: String(value),
+    id, type: "range", min: Math.min(low, value), max: Math.max(high, value), step, value: String(value),
   });
   input.addEventListener("input", () => {
     table.values[index] = Number(input.value);
     shown.textContent = written(table.values[index]);
     input.setAttribute("aria-valuetext", shown.textContent);
-    refresh();
+    refresh([table.name]);
   });
   return element("div", { class: "slider" }, element("label", { for: id, text: label }), shown, input);
 }
@@ -125,8 +135,8 @@ function buildSliders() {
     }
   }
   for (const table of scalars) {
-    const [low, high] = REACH[table.columns] ?? [0, 2];
-    $("settings").append(slider(table, 0, say(`columns.${table.columns}`) ?? table.symbol, low, high));
+    const [low, high, step] = REACH[table.columns] ?? [0, 2];
+    $("settings").append(slider(table, 0, say(`columns.${table.columns}`) ?? table.symbol, low, high, step));
   }
 }
 
@@ -134,7 +144,7 @@ $("row").addEventListener("change", buildSliders);
 $("reset").addEventListener("click", () => {
   for (const table of [...scalars, ...vectors]) table.values = table.start.slice();
   buildSliders();
-  refresh();
+  refresh([...scalars, ...vectors].map((table) => table.name));
 });
 
 // ---------------------------------------------------------------- pointing, by mouse or keyboard

@@ -56,11 +56,18 @@ const OPERATIONS = {
     const [even, odd, angle] = [at(x, i, j - (j % 2)), at(x, i, j - (j % 2) + 1), at(angles, i, j >> 1)];
     return j % 2 ? even * Math.sin(angle) + odd * Math.cos(angle) : even * Math.cos(angle) - odd * Math.sin(angle);
   }),
+  worst_of_ring: (a) => made(1, 1, () => Math.min(at(a, 0, 1), at(a, 1, 2), at(a, 2, 0))),
+  opposite: (a) => made(a.rows, a.cols, (i, j) => 1 - at(a, i, j)),
   take: (x, order) => made(order.rows, x.cols, (i, j) => at(x, at(order, i, 0) - 1, j)),
 };
 
 function compute(table, sheet) {
   const inputs = table.inputs.map((name) => sheet[name]);
+  if (EXPERIMENTS[table.operation]) {
+    const rows = EXPERIMENTS[table.operation](...inputs.map((input) => Math.trunc(input.values[0])));
+    table.shape = [rows.length, rows[0].length];
+    return rows.flatMap((line) => Array.from(line));
+  }
   if (table.operation === "split") {
     const [x, heads] = [matricesOf(inputs[0])[0], inputs[1].values[0]];
     const width = x.cols / heads;
@@ -80,7 +87,12 @@ function compute(table, sheet) {
   }).flat();
 }
 
-// Everything that follows from the given tables, computed again.
-function recompute(tables, sheet) {
-  for (const table of tables) if (table.inputs.length) table.values = compute(table, sheet);
+// Everything that follows from the tables that have changed, computed again.
+function recompute(tables, sheet, changed) {
+  const stale = new Set(changed);
+  for (const table of tables) {
+    if (!table.inputs.some((name) => stale.has(name))) continue;
+    table.values = compute(table, sheet);
+    stale.add(table.name);
+  }
 }

@@ -1,0 +1,276 @@
+"""Wrong things that are said of attention in words, in English and Chinese, and what is so.
+
+A fact is about something, and names what is said of it wrongly: both stand in one clause, in any
+order.  A clause that denies it ("is not linear", "不是线性的") is right, and one that compares, or
+speaks of something else by name, says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+DENIED = re.compile(
+    r"\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立",
+    re.I,
+)
+"""What denies the sentence that it stands in."""
+NOT = re.compile(
+    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
+    r"|\bwithout\b(?! (?:any )?position)|\binstead of\b(?! (?:-|−|minus|negative)? ?inf| \d)"
+    r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|(?<![特分区级识类差])别|无关|无需|"
+    + DENIED.pattern,
+    re.I,
+)
+"""What denies a claim."""
+UNLIKE = re.compile(
+    r"\bunlike\b|\bcompared\b|\bin contrast\b|\bthan\b|不像|相比|不同于|与.{1,12}不同",
+    re.I,
+)
+"""What compares: whose property it is cannot be told by its words."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One wrong claim."""
+
+    key: str
+    """The catalogue's name of what is said of it."""
+    right: str
+    """What is so, in mathematics."""
+    about: tuple[str, ...]
+    """What a clause must speak of, each a pattern."""
+    said: str
+    """The pattern of what is said wrongly."""
+    unless: str = r"(?!)"
+    """What turns it into another claim."""
+    denies: bool = False
+    """Whether what is said wrongly is itself a denial."""
+
+    def judge(self, clause: str, context: str) -> bool | None:
+        """Whether ``clause`` denies it; None where it does not speak of it.
+
+        ``context`` is what came before, for a clause that says "it".
+        """
+        found = re.search(self.said, clause, re.I)
+        if not found or re.search(self.unless, clause, re.I):
+            return None
+        if not all(re.search(topic, context + clause, re.I) for topic in self.about):
+            return None
+        if UNLIKE.search(clause):
+            return None
+        # What another part of the sentence denies is not this.
+        start = max(clause.rfind(comma, 0, found.start()) for comma in ",，") + 1
+        ends = [clause.find(comma, found.end()) for comma in ",，"]
+        end = min((end for end in ends if end >= 0), default=len(clause))
+        part = f"{clause[start : found.start()]} {clause[found.end() : end]}"
+        if not self.denies:
+            part += found[0]
+        return NOT.search(part) is not None
+
+
+_ATTENTION = r"attention|transformer|注意力"
+_CROSS = r"cross-?attention|encoder[- –]decoder attention|交叉注意力|编码器[-–—]?解码器注意力"
+_MASK = r"\bmask|\bhid(?:e|den)|padd|掩码|遮|屏蔽|填充"
+_ROTARY = r"\brope\b|rotary|旋转(?:位置|编码)"
+_FLASH = r"flash ?-?attention"
+_RNN = r"\bRNNs?\b|LSTM|recurrent|循环神经网络"
+_OTHERS = (
+    r"RNN|LSTM|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口"
+    r"|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈|parameter|参数|Mamba|state space"
+)
+
+_MANY_TIMES = (
+    r"(?:\d+|\bh|eight|four|several|many)[- ]?(?:times|fold)|\b(?:doubl|tripl|quadrupl)\w*|翻倍|加倍|\bmore (?:param|comput|FLOP|weights)|(?:more|most) expensive|(?:multiplies|increases?|grows?) (?:with|by) the (?:number of )?heads"
+    r"|(?:\d+|h|数|几)\s*倍|(?:参数量?|计算量|代价|成本)[^。，,]{0,4}(?:越[大多高]|增加|变多|翻)"
+)
+
+FACTS = (
+    Fact(
+        "note.qkv", "X W_Q, X W_K, X W_V", (r"self-?attention|自注意力",),
+        r"Q\s*=\s*K\s*=\s*V"
+        r"|(?:Q|quer(?:y|ies)),? (?:the )?(?:K|keys?),? and (?:the )?(?:V|values?) (?:vectors |matrices )?are (?:all |exactly |simply |just |literally )*"
+        r"(?:the same(?! (?:input|source|sequence|sentence|text|shape|size|length|width|X)\b)|identical|equal)"
+        r"|(?:Q|查询)[、,， 和与]*(?:K|键)[、,， 和与]*(?:V|值)[^。，]{0,8}(?:同一个?(?:矩阵|张量|东西|向量)|相同(?!的?(?:形状|输入|来源))|相等|完全一样|一样)",
+        r"in shape|in size",
+    ),
+    Fact(
+        "note.cross", "Q: decoder; K, V: encoder", (_CROSS,),
+        r"(?:quer(?:y|ies)|\bQ\b)(?:(?!from|decoder)[^.,。]){0,24}(?:from|by) (?:the )?encoder"
+        r"|(?:keys?|values?|\bK|\bV)(?:(?!from|encoder)[^.,。]){0,30}(?:from|by) (?:the )?decoder"
+        r"|keys? and (?:the )?values? from the decoder"
+        r"|(?:查询|Q)(?:(?!解码)[^。，,]){0,8}(?:来自|出自|由|取自)\s*编码器|(?:键|值|K|V)(?:(?!编码)[^。，,]){0,10}(?:来自|出自|由|取自)\s*解码器",
+    ),
+    Fact(
+        "note.cross-mask", "j = 1 … S", (_CROSS,),
+        r"(?:needs?|uses?|appl\w+|requires?|has|with|需要|使用|要用|要加|加上?)[^.。]{0,16}(?:causal|因果)",
+    ),
+    Fact(
+        "note.sequential", "O(1)", (_ATTENTION, r"sequential|顺序操作|串行"),
+        r"O\s*\(\s*n\s*\)|\bn sequential", r"RNN|recurr|循环|decod|generat|infer|解码|生成|推理",
+    ),
+    Fact(
+        "note.order", "O(n²d)", (_ATTENTION, r"cost|complex|memory|time|compute|grow|scale|FLOP|quick|计算|复杂|代价|成本|显存|内存|时间|增长"),
+        r"\blinear(?:ly)?\b[^.。]{0,40}(?:length|tokens?|sequence|\bn\b|context|input|words)|(?:length|tokens?|sequence|\bn\b)[^.。]{0,20}\blinearly"
+        r"|\blinear (?:time|complexity|cost|memory)|线性(?:的)?(?:增长|复杂度|时间|关系|增加)|(?:成|呈)(?:线性|正比)|(?:长度|词元|序列)[^。，]{0,8}是?线性",
+        _OTHERS,
+    ),
+    *(
+        Fact(
+            key, right, (r"\bheads?\b|头", of), _MANY_TIMES,
+            r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈",
+        )
+        for key, right, of in (
+            ("note.heads-parameters", "4d²", r"param|weights|参数"),
+            ("note.heads-cost", "h · 2n²(d/h) = 2n²d", r"cost|compute|comput|expens|FLOP|计算|代价|成本"),
+        )
+    ),
+    Fact(
+        "note.parameters", "4d²", (r"attention|layer|注意力|层", r"parameters?\b|参数"),
+        r"(?:grows?|increases?|depends?|scales?|proportional)[^.。]{0,24}(?:sequence|length|number of tokens|context|\bn\b)|(?:序列|长度|词数)[^。]{0,10}(?:增长|增加|成正比|有关|越[长大多])",
+        r"position|embedding|位置|嵌入",
+    ),
+    Fact(
+        "note.concat", "[O₁ … Oₕ] W_O", (r"\bheads?\b|头", r"output|result|输出|结果"),
+        r"\b(?:averaged|summed|added (?:together|up))\b|(?:are|is) (?:then )?added\b|(?:average|sum|mean) of (?:the |all |its )*heads?|取平均|求平均|的平均|相加|求和", r"weights|权重|gradient|梯度|W_O\[|Σ",
+    ),
+    Fact(
+        "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
+        r"(?:over|along|across) (?:the )?(?:quer(?:y|ies)|first (?:axis|dimension)|batch|heads?\b|features?|embedding|column)"
+        r"|(?:dim|axis)\s*=\s*0|(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)",
+        r"columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
+    ),
+    Fact(
+        "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
+        r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b",
+        r"dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
+    ),
+    Fact(
+        "note.shift", "softmax(s + c) = softmax(s)", (r"softmax|weights|权重|max|最大",),
+        r"(?:add|subtract)\w* (?:a|the same|the|any) (?:constant|number|maximum|max)[^.。]{0,60}\bchang\w+|(?:减去|加上)(?:最大值|同一个(?:数|常数)|常数)[^。]{0,20}(?:改变|影响)",
+    ),
+    Fact(
+        "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax",),
+        r"invarian\w+ (?:to|under)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal)\w+[^.。]{0,80}(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|(?:乘以|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
+        r"order|rank|argmax|largest|次序|顺序|排序|最大",
+        denies=True,
+    ),
+    Fact(
+        "note.rank", "argmax s / √d = argmax s", (r"\bscal(?:e|ing)\b|divid|temperature|缩放|除以|温度",),
+        r"changes?[^.。]{0,20}(?:which|order|ranking|argmax)|改变[^。]{0,8}(?:次序|顺序|大小关系|排序|排名)",
+    ),
+    Fact(
+        "note.gradient", "√d_k", (r"(?:after|with|by|due to|because of) (?:the )?(?:scal|divi)|scaling (?:makes|causes|lets)|缩放(?:之后|后|会|使|导致)",),
+        r"gradients?[^.。]{0,30}(?:vanish|smaller|disappear)|vanishing gradients?|梯度[^。，]{0,6}(?:消失|变小)[^。]{0,8}",
+        r"prevent|avoid|mitigat|lessen|reduce|防止|避免|缓解|减轻",
+    ),
+    Fact(
+        "note.symmetric", "a_ij ≠ a_ji", (r"matrix|weights|矩阵|权重",),
+        r"always (?:be )?symmetric|(?:weights?|attention)(?: weights?)?(?: matrix)? (?:is|are) symmetric|(?:总是|一定|必然|都)是?对称|注意力矩阵是?对称",
+        r"because|here|Q = K|W_Q = W_K|\bif\b|when|因为|此处|这里|如果|若|时",
+    ),
+    Fact(
+        "note.scale", "√d_k", (r"scores?|dot products?|QK\^T|q \* k|分数|点积|得分|softmax",),
+        r"(?:divid\w*|scal\w+)(?: (?:the )?(?:scores?|dot products?|QK\^T|them|it))?[^.。]{0,12} by (?:1/)?(?:d_?k?|the (?:dimension|width)(?: d_?k?)?)(?![\w^/*])(?!\s*\^)"
+        r"|除以\s*(?:维度\s*)?d_?k?(?![\w^/])(?!\s*\^|的平方根)|\)\s*/\s*\(*\s*d(?:_?k)?\s*\)",
+        r"\bif\b|would|had|variance|方差|如果|若|假如|head|heads|头",
+    ),
+    Fact(
+        "note.scale", "√d_k", (r"softmax",), r"K\^T\s*\)*\s*/\s*\(*\s*d(?:_?k)?\s*\)",
+    ),
+    Fact(
+        "note.formula", "softmax(QKᵀ / √d_k) V", (r"softmax",),
+        r"softmax\s*\(\s*Q\s*\*?\s*K\^T\s*\)\s*\*?\s*V?\s*\)*\s*/\s*\(*\s*sqrt",
+    ),
+    Fact(
+        "note.embedding", "x · √d_model", (r"embedding|嵌入",), r"divid\w+ by sqrt\(d|除以\s*sqrt\(d",
+    ),
+    Fact(
+        "note.mask-zero", "−∞", (_MASK, r"scores?|logits?|position|instead of|before|softmax|entr(?:y|ies)|分数|得分|之前|位置|-inf"),
+        r"(?:set|sett|fill|replac|becom|assign|chang)\w*[^.。]{0,24}(?:to|with|by|\be) (?:0|zeros?)\b(?!\.)|(?:are|is) (?:0|zero)\b(?!\.)"
+        r"|(?:设为|设成|置为|置成|变成|变为|填成|填充为|填|赋值为|改为|乘以)\s*0(?![.\d])",
+        r"weight|probabilit|after (?:the )?softmax|权重|概率|softmax\s*之?后|bias|exp|e\^|output|输出",
+    ),
+    Fact(
+        "note.true-drops", "True = drop", (r"MultiheadAttention|key_padding_mask",),
+        r"True[^.。]{0,60}(?:keep|kept|may attend|allowed|attended|takes? part|participat|visible|保留|可以?关注|可见|允许|参与)",
+        r"scaled_dot|SDPA",
+    ),
+    Fact(
+        "note.true-keeps", "True = keep", (r"scaled_dot_product_attention|SDPA",),
+        r"True[^.。]{0,60}(?:drop|masked|mask(?:s|ed)? out|hidden|hides|ignore|block|exclude|丢弃|屏蔽|遮|不可见|忽略|排除)",
+        r"MultiheadAttention|padding",
+    ),
+    Fact(
+        "note.future", "j ≤ i", (r"causal|autoregressive|因果|自回归|decoder(?:'s)? self|解码器的?自",),
+        r"(?:sees?|attends?|looks?|access|focus)\w*[^.。]{0,40}(?:future|later|following|next|subsequent|after it|j\s*(?:≥|>=|>|geq?)\s*i)|(?:看到|关注|看见|访问)[^。]{0,12}(?:未来|后面|之后|后续)|j\s*(?:≥|>=|>)\s*i",
+        r"prevent|stop|hid|block|forbid|keep.{0,20}from|only|mask(?:ed|s|ing) out|inf|防止|避免|禁止|看不到|阻止|遮|屏蔽|只能",
+    ),
+    Fact(
+        "note.order-blind", "O(ΠX) = Π O(X)", (_ATTENTION, r"without (?:any )?position|by itself|on its own|\bitself\b|\balone\b|inherently|naturally|by nature|天然|本身|自带|没有位置|不加位置|无需位置"),
+        r"(?:knows?|aware|tell|distinguish|keeps? track|understands?|captures?|sees?|sensitive|respects?)[^.。]{0,24}(?:order|position)|(?:知道|感知|区分|识别|捕捉|看出|包含|能)[^。]{0,10}(?:顺序|位置|次序|先后|词序)",
+    ),
+    Fact(
+        "note.layernorm", "d", (r"layer ?norm|层归一化|\bLN\b",),
+        r"(?:over|across|along|of|for|沿着?|对|在|跨)\s*(?:the |all |all the |whole |entire |整个|一个)*\s*(?:batch|tokens?\b|sequence|positions|examples|词元|序列|批)",
+        r"batch ?norm|批归一化|each|every|token's|independent|per[- ]token|\bone token|\ba token|每个|单个",
+    ),
+    Fact(
+        "note.pe-added", "X + P", (r"position(?:al)? (?:encoding|embedding)s?|sinusoid|位置编码",), r"concatenated|拼接(?:到|在|上|起来)",
+        r"could|would|alternative|some|instead|也可|可以|heads|头",
+    ),
+    Fact(
+        "note.pe-fixed", "sin, cos", (r"sinusoid|\bsine|正弦",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b|学(?:习|出|到)|训练(?:得到|出来)",
+        r"\bor\b|instead|versus|\bvs\b|similar|nearly|both|比|与|或|也",
+    ),
+    Fact(
+        "note.rotary-values", "Q, K", (_ROTARY,), r"(?:appl|rotat|turn)\w*[^.。]{0,40}(?:(?:and|the) values?\b|\bV\b)|values? (?:is|are|get)s? (?:also )?rotat|(?:作用|旋转|应用)[^。]{0,14}(?:V\b|值)|(?:V\s*|值)[^。，]{0,6}旋转",
+        r"pairs? of values|values of",
+    ),
+    Fact(
+        "note.rotary-added", "Q, K", (_ROTARY,), r"\badd(?:ed|s)? (?:\w+ ){0,3}(?:to|vector|encoding)|加(?:到|在)[^。]{0,8}(?:嵌入|输入|词向量)",
+    ),
+    Fact(
+        "note.rotary-fixed", "θ = i / 10000^(2m/d)", (_ROTARY,), r"\blearn(?:ed|able)\b|trainable|可学习|学(?:习|出|到)", r"instead|learned (?:absolute|position)",
+    ),
+    Fact(
+        "note.rotary-length", "|R x| = |x|", (_ROTARY,), r"chang\w+ (?:the )?(?:length|norm|magnitude)|改变[^。]{0,6}(?:长度|模长|范数)",
+    ),
+    Fact("note.alibi-fixed", "2^(−8h/H)", (r"alibi",), r"\blearn(?:ed|t|able)\b|trainable|可学习|学(?:习|出|到)"),
+    Fact(
+        "note.alibi-scores", "S + B", (r"alibi",), r"added to (?:the )?(?:\w+ )?(?:embedding|input|token)|加(?:到|在)[^。]{0,6}(?:嵌入|输入|词向量)",
+    ),
+    Fact("note.flash-exact", "softmax(QKᵀ/√d) V", (_FLASH,), r"approximat\w*|近似|lossy|有损"),
+    Fact(
+        "note.flash-cost", "O(n²d)", (_FLASH, r"FLOP|operations|compute|computation|\btime|计算|时间|运算"),
+        r"O\(n\)|\blinear(?:ly)?\b|线性", r"memory|显存|内存",
+    ),
+    Fact(
+        "note.flash-memory", "O(n)", (_FLASH, r"memory|显存|内存"), r"O\(n\^2\)|quadratic|平方|二次",
+        r"from|reduc|sav|standard|naive|从|降|减|标准|普通",
+    ),
+    Fact(
+        "note.ffn", "f(xᵢ)", (r"feed-?forward|\bFFN\b|\bMLP\b|前馈",),
+        r"(?:mix|exchang|communicat|interact)\w*[^.。]{0,24}(?:tokens|positions|words|information)|(?:tokens|positions|words|patches) (?:mix|exchange|communicate|interact|talk)|(?:between|across|among) (?:different |the )?(?:tokens|positions|words|patches)|(?:位置|词元|词)之间",
+    ),
+    Fact("note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行"),
+    Fact(
+        "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",), r"(?:can|may|could|might|are) (?:also )?(?:be )?negative|(?:是|为)负",
+        r"dot|scores?|logits?|slope|分数|点积",
+    ),
+    Fact(
+        "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",
+    ),
+    Fact("note.both-ways", "j = 1 … n", (r"\bBERT\b",), r"causal|left-to-right|autoregressive|因果|自回归|单向", r"GPT"),
+    Fact(
+        "note.deviation", "√d", (r"standard deviation|标准差|\bstd\b", r"dot|product|scores?|点积|内积|分数"),
+        r"(?:proportional to|linear(?:ly)? (?:in|with)|grows? (?:as|like|with)) (?:the )?(?:dimension|width|d\b|d_k)|与\s*(?:维度|维数|宽度|d_?k?)\s*成正比|随\s*(?:维度|维数|宽度|d_?k?)\s*线性",
+        r"root|sqrt|平方根|根号|variance|方差",
+    ),
+    Fact("note.one-way", "j ≤ i", (r"\bGPT(?:-\d)?\b",), r"bidirectional|both directions|双向", r"BERT"),
+    Fact("note.softmax-linear", "exp", (r"softmax",), r"softmax (?:itself |function )?is (?:a )?linear|softmax\s*(?:本身|函数)?是(?:一个)?线性", r"before|until|to the"),
+    Fact(
+        "note.deviation", "σ = √d", (r"sqrt\(d|sqrt\(\s*d",),
+        r"sqrt\(d\w*\)[^.。,，]{0,30}?(?:\bis|=|是|即|就是|为) ?(?:the |its |their |点积的|分数的)*(?:variance|方差)",
+    ),
+)  # fmt: skip

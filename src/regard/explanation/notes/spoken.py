@@ -1,0 +1,58 @@
+"""Equations that are said in words, written with an equals sign."""
+
+from __future__ import annotations
+
+import re
+
+from regard.explanation.notes.mathtext import FUNCTIONS
+
+_FUNCTION = "|".join(FUNCTIONS)
+_LIST = r"\[[^\[\]=]+\]"
+_SAID = (
+    ("var", r"variance|方差"), ("std", r"standard deviation|标准差"), ("mean", r"mean|average|均值|平均值|平均数"),
+    ("norm", r"norm|length|magnitude|模长|范数|长度|模"), ("sum", r"sum|total|总和|之和|和"),
+    ("max", r"maximum|largest|最大值"), ("min", r"minimum|smallest|最小值"),
+)  # fmt: skip
+_ANY = "|".join(pattern for _, pattern in _SAID)
+_EQUALS = r"\s*(?:is|equals|gives|of|=|≈|is about|等于|约为|为|是|得到?)\s*"
+_PATTERNS = (
+    # "applying softmax to [1, 2] gives [0.27, 0.73]"
+    (rf"\b({_FUNCTION}) (?:to|of|on|over) ({_LIST}|\w+),? (?:is|equals|gives|yields|results in|=) (?=[\[-]|\d)", r"\1(\2) = "),
+    (rf"对\s*({_LIST}|\w+)\s*(?:做|应用|求|取)\s*({_FUNCTION})\s*，?(?:得到?|结果)?(?:为|是|等于)?\s*(?=\[)", r"\2(\1) = "),
+    (rf"\b({_FUNCTION}) of (\S[^=]*?) (?:is|equals|gives) (?=[\[-]|\d)", r"\1(\2) = "),
+    (r"\bsquare root of (\S+) (?:is|equals) (?=-?\d)", r"sqrt(\1) = "),
+    (r"(\S+?)\s*的平方根\s*(?:是|为|等于)\s*(?=-?\d)", r"sqrt(\1) = "),
+    # A bare number before it is none: "key 3 gives 0.08" is no equation of 3.
+    (
+        r"(\b[A-Za-z_]\w*|[)ᵀ₀-₉²³])\s*(?:is|equals|gives|等于|得到|得|为|是)\s*(?=\[|-?\d)",
+        r"\1 = ",
+    ),
+)  # fmt: skip
+
+
+def written_out(text: str) -> str:
+    """``text`` with "is" between mathematics and a value as "=".
+
+    >>> written_out("the mean of [2, 4] is 3")
+    'the mean([2, 4]) = 3'
+    """
+    text = _statistics(text)
+    for pattern, other in _PATTERNS:
+        text = re.sub(pattern, other, text)
+    return text
+
+
+def _statistics(text: str) -> str:
+    """``[2, 4, 6] 的均值为 4，标准差为 1.633`` as an equation for each."""
+    of_list = re.search(rf"\b({_ANY}) of ({_LIST})", text, re.I)
+    lists = re.findall(_LIST, text)
+    if of_list is None and not re.search(rf"{_LIST}\s*的(?:{_ANY})", text):
+        return text
+    if len(lists) != 1:
+        return text
+    for name, pattern in _SAID:
+        text = re.sub(
+            rf"(?<![\w(])(?:{pattern})(?: of {re.escape(lists[0])})?(?:is|=)?{_EQUALS}(?=-?\d|sqrt|√)",
+            f" ; {name}({lists[0]}) = ", text, count=1, flags=re.I,
+        )  # fmt: skip
+    return text
