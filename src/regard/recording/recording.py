@@ -36,6 +36,13 @@ class Layer:
     start: int | None
     options: dict[str, Any] = field(default_factory=dict)
     """``scale``, and ``bias``, ``softcap``, ``sink`` where the model has them."""
+    kind: str = "self"
+    """``encoder`` or ``decoder`` where the layer's stack is known, else ``self``; ``cross`` where
+    the keys come from elsewhere than the queries."""
+    queries: str = "input_ids"
+    """The argument of the model whose places the queries are: ``input_ids``, ``pixel_values`` …"""
+    keys: str = "input_ids"
+    """The same of the keys; for cross attention it is the encoder's."""
 
     @property
     def weights(self) -> Weights:
@@ -78,6 +85,19 @@ def _bytes(layers: Iterable[Layer]) -> int:
     return sum(held.values())
 
 
+@dataclass(frozen=True)
+class Missed:
+    """An attention of the model that was not recorded."""
+
+    name: str
+    """The module's name in the model."""
+    why: str
+    """The reason, with the remedy where there is one."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}"
+
+
 @dataclass
 class Run:
     """One forward pass of the model."""
@@ -92,6 +112,7 @@ class Recording:
 
     def __init__(self, tokenizer: Any = None) -> None:
         self.runs: list[Run] = []
+        self.missed: list[Missed] = []
         self._tokenizer = tokenizer
 
     @property

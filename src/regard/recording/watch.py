@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,28 @@ UNDERSTOOD = ("sdpa", "eager")
 """Implementations whose treatment of the mask is known here."""
 
 
+Keeper = Callable[[Layer], Layer | None]
+"""Told of each layer as it was called; gives what the recording keeps of it, or None.
+
+The layer's arrays are the model's own and may change after the call, so what is kept is copied."""
+
+
+def whole(layer: Layer) -> Layer:
+    """The layer with keys of its own: a static cache writes the next ones into the same array."""
+    return replace(layer, k=layer.k.clone())
+
+
 @contextmanager
-def watch(model: Any, tokenizer: Any = None) -> Iterator[Recording]:
+def watch(
+    model: Any, tokenizer: Any = None, *, points: Any = None, keep: Keeper | None = None
+) -> Iterator[Recording]:
     """Record the attention of a Hugging Face transformers model (5.x) as it runs.
 
     Args:
         model: a ``PreTrainedModel`` whose attention is ``"sdpa"`` (the default) or ``"eager"``.
         tokenizer: names the tokens in ``seen.tokens``.
+        points: where attention stands that no kernel computes.
+        keep: what becomes of each layer as it was called: what is kept of it, or None.
 
     Returns:
         A context manager that gives a :class:`Recording`: ``seen[13].weights`` is a
@@ -60,7 +76,7 @@ def watch(model: Any, tokenizer: Any = None) -> Iterator[Recording]:
     files = _model_files(model)
     _check_implementation(getattr(model, "config", None))
     seen = Recording(tokenizer)
-    writer = _Writer(model, seen)
+    writer = _Writer(model, seen, keep or whole)
     hooks = [
         model.register_forward_pre_hook(writer.begin, with_kwargs=True),
         model.register_forward_hook(writer.end, always_call=True),
@@ -97,7 +113,8 @@ class _Watched:
 class _Writer:
     """Writes each attention call of one model into its recording."""
 
-    def __init__(self, model: Any, seen: Recording) -> None:
+    def __init__(self, model: Any, seen: Recording, keep: Keeper) -> None:
+        self.keep = keep
         self.names = {module: name for name, module in model.named_modules()}
         self.seen = seen
         self.masks, self.biases = Masks(), Biases()
@@ -133,7 +150,7 @@ class _Writer:
         """Record one call as the implementation ``name`` understands it."""
         if name not in UNDERSTOOD:
             raise KindError(_unknown(name))
-        q, k = query.detach(), key.detach().clone()  # a static cache would change k later
+        q, k = query.detach(), key.detach()
         mask, bias = self.masks.read(dense, q, k)
         start: int | None = None
         if name == "sdpa" and dense is None and q.shape[-2] > 1:
@@ -154,7 +171,9 @@ class _Writer:
         }
         options = {n: value for n, value in found.items() if value is not None}
         assert self.open is not None, "calls outside a run are not noted"
-        self.open.layers.append(Layer(self.names[module], q, k, mask, start, options))
+        kept = self.keep(Layer(self.names[module], q, k, mask, start, options))
+        if kept is not None:
+            self.open.layers.append(kept)
 
 
 def _model_files(model: Any) -> list[Any]:
