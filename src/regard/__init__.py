@@ -18,6 +18,7 @@ from regard.core.weights import Weights
 from regard.diagnosis.check import check
 from regard.explanation.door import explain
 from regard.explanation.trace import Step, Trace
+from regard.recording.capture.points import Point
 from regard.recording.register import register
 from regard.recording.watch import watch
 from regard.rules import (
@@ -45,6 +46,7 @@ __all__ = [
     "MissingError",
     "Partial",
     "Plan",
+    "Point",
     "RegardError",
     "Score",
     "ShapeError",

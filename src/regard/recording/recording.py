@@ -7,9 +7,9 @@ no runs of keys, is the one thing that is kept as a matrix.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from regard.core.attention import weights
 from regard.core.weights import Weights
 from regard.rules import Mask
 from regard.rules.rule import Rule, flatten
+
+if TYPE_CHECKING:
+    from regard.recording.follower import Follower
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,13 +101,48 @@ class Missed:
         return f"{self.name}: {self.why}"
 
 
+class Layers(MutableSequence[Layer]):
+    """The layers of a run; one that was given as a function is made when somebody looks at it."""
+
+    def __init__(self, layers: Iterable[Layer | Callable[[], Layer]] = ()) -> None:
+        self._layers = list(layers)
+
+    @overload
+    def __getitem__(self, number: int) -> Layer: ...
+    @overload
+    def __getitem__(self, number: slice) -> Layers: ...
+    def __getitem__(self, number: int | slice) -> Layer | Layers:
+        if isinstance(number, slice):
+            return Layers(self._layers[number])
+        layer = self._layers[number]
+        if not isinstance(layer, Layer):
+            layer = self._layers[number] = layer()
+        return layer
+
+    def __setitem__(self, number: Any, layer: Any) -> None:
+        self._layers[number] = layer
+
+    def __delitem__(self, number: int | slice) -> None:
+        del self._layers[number]
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def insert(self, number: int, layer: Layer) -> None:
+        self._layers.insert(number, layer)
+
+
 @dataclass
 class Run:
-    """One forward pass of the model."""
+    """One forward pass of the model, or all passes of one generation, joined."""
 
-    layers: list[Layer] = field(default_factory=list)
+    layers: MutableSequence[Layer] = field(default_factory=Layers)
     ids: NDArray[np.int64] | None = None
     """(B, T) the token numbers, where the model was given ``input_ids``."""
+    texts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    """All token numbers (B, T) by the argument that they came in, ``decoder_input_ids`` too."""
+    calls: int = 1
+    """How many forward passes it is made of."""
 
 
 class Recording:
@@ -113,6 +151,7 @@ class Recording:
     def __init__(self, tokenizer: Any = None) -> None:
         self.runs: list[Run] = []
         self.missed: list[Missed] = []
+        self.followers: list[Follower] = []
         self._tokenizer = tokenizer
 
     @property
@@ -142,6 +181,29 @@ class Recording:
         if self._tokenizer is None:
             return [str(i) for i in ids[0]]
         return list(self._tokenizer.convert_ids_to_tokens(ids[0].tolist()))
+
+    def follow(self, k: int = 8) -> Follower:
+        """Sum up each step of a generation as it is made: what the eviction of a cache needs.
+
+        After every forward pass ``top`` holds each layer's k strongest keys of the newest queries
+        and ``received`` what each key of the sequence has got so far.
+
+        >>> import regard, torch
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        ...                      num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
+        >>> model = LlamaForCausalLM(config).eval()
+        >>> with regard.watch(model) as seen:
+        ...     steps = seen.follow(2)
+        ...     _ = model.generate(torch.arange(5)[None], max_new_tokens=4, do_sample=False)
+        >>> steps.received[1].shape, steps.top[1].keys.shape
+        (torch.Size([1, 4, 8]), torch.Size([1, 4, 1, 2]))
+        """
+        from regard.recording.follower import Follower
+
+        follower = Follower(k)
+        self.followers.append(follower)
+        return follower
 
     @property
     def nbytes(self) -> int:
