@@ -102,11 +102,9 @@ def ids(batch: int = 1, length: int = 12) -> Any:
 
 
 @pytest.mark.parametrize("name", [*DECODERS, *ENCODERS])
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-def test_every_layer_and_head_equals_the_eager_models_own(name: str, padded: bool) -> None:
+def test_every_layer_and_head_of_padded_texts_equals_the_eager_models_own(name: str) -> None:
     mask = torch.ones(2, 12, dtype=torch.long)
-    if padded:
-        mask[1, :4] = 0
+    mask[1, :4] = 0
     make = (DECODERS | ENCODERS)[name]
     found = both(make, input_ids=ids(2), attention_mask=mask)
     truth = found["eager"][1].attentions
@@ -119,34 +117,6 @@ def test_every_layer_and_head_equals_the_eager_models_own(name: str, padded: boo
             difference = (got - expected).abs()[live].max()
             assert difference < 1e-5, f"{name}, {implementation}, {layer}: {difference}"
             assert layer.mask is None or not isinstance(layer.mask, Keep)
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_encoder_decoder_and_cross_attention(name: str) -> None:
-    found = both(PAIRS[name], input_ids=ids(2), decoder_input_ids=ids(2, 5))
-    outputs = found["eager"][1]
-    truth = [
-        *outputs.encoder_attentions,
-        *(
-            a
-            for pair in zip(outputs.decoder_attentions, outputs.cross_attentions, strict=True)
-            for a in pair
-        ),
-    ]
-    for seen, _ in found.values():
-        assert len(seen) == 6
-        for layer, expected in zip(seen, truth, strict=True):
-            assert (layer.weights.dense() - expected).abs().max() < 1e-5, layer
-
-
-def test_a_picture_model_is_seen_too() -> None:
-    small = {**SMALL, "image_size": 16, "patch_size": 4}
-    del small["vocab_size"]
-    found = both(lambda: config("ViT", **small), pixel_values=torch.randn(1, 3, 16, 16))
-    for seen, _ in found.values():
-        assert seen.tokens is None
-        for layer, expected in zip(seen, found["eager"][1].attentions, strict=True):
-            assert (layer.weights.dense() - expected).abs().max() < 1e-5
 
 
 @pytest.mark.models

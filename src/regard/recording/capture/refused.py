@@ -33,6 +33,11 @@ def _check_module(name: str, module: Any, torch: Any) -> None:
             f"{name} is a DataParallel, which copies the model to each device at every call, and "
             "copies are not watched; watch its .module, or use DistributedDataParallel"
         )
+    if isinstance(module, torch.jit.ScriptModule):
+        raise KindError(
+            f"{name} is a ScriptModule, which runs outside of Python, where nothing can be "
+            "overheard; watch the module that it was made from"
+        )
     if kind == "OptimizedModule" or module._compiled_call_impl is not None:
         remedy = "model._orig_mod" if kind == "OptimizedModule" else "the model before .compile()"
         raise KindError(
@@ -44,11 +49,6 @@ def _check_module(name: str, module: Any, torch: Any) -> None:
             f"the forward of {name} ({kind}) is compiled by torch.compile, whose kernels call no "
             "function that could be overheard; set torch.compiler.set_stance('force_eager') and "
             "take the decorator away, or watch a model without it"
-        )
-    if isinstance(module, torch.jit.ScriptModule):
-        raise KindError(
-            f"{name} is a ScriptModule, which runs outside of Python, where nothing can be "
-            "overheard; watch the module that it was made from"
         )
     named = getattr(getattr(module, "config", None), "_attn_implementation", None)
     if isinstance(named, str) and named not in UNDERSTOOD:

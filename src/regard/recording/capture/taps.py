@@ -133,9 +133,12 @@ def calling(names: dict[Any, str]) -> Any:
 
 def softened(function: Any) -> Any:
     """A softmax as it is; that it ran tells of attention that is computed by hand."""
+    import torch
 
     @functools.wraps(function)
     def tapped(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
         given = args[0] if args else kwargs.get("input")
         if not HERE.busy and getattr(given, "ndim", 0) > 2:
             for writer in TAPS.writers:
@@ -180,7 +183,8 @@ def tap(function: Any, read: Read) -> Any:
 
     @functools.wraps(function)
     def tapped(*args: Any, **kwargs: Any) -> Any:
-        if HERE.busy or torch.compiler.is_compiling() or _is_ours(sys._getframe(1)):
+        # Asked first, so that a graph which is traced here holds nothing of ours.
+        if torch.compiler.is_compiling() or HERE.busy or _is_ours(sys._getframe(1)):
             return function(*args, **kwargs)
         return TAPS.told(function, read, None, args, kwargs)
 
