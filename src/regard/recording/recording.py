@@ -7,9 +7,10 @@ no runs of keys, is the one thing that is kept as a matrix.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,10 @@ from regard.core.attention import weights
 from regard.core.weights import Weights
 from regard.rules import Mask
 from regard.rules.rule import Rule, flatten
+
+if TYPE_CHECKING:
+    from regard.recording.places import Places
+    from regard.recording.summary import LayerStatistics
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,13 +103,48 @@ class Missed:
         return f"{self.name}: {self.why}"
 
 
+class Layers(MutableSequence[Layer]):
+    """The layers of a run; one that was given as a function is made when somebody looks at it."""
+
+    def __init__(self, layers: Iterable[Layer | Callable[[], Layer]] = ()) -> None:
+        self._layers = list(layers)
+
+    @overload
+    def __getitem__(self, number: int) -> Layer: ...
+    @overload
+    def __getitem__(self, number: slice) -> Layers: ...
+    def __getitem__(self, number: int | slice) -> Layer | Layers:
+        if isinstance(number, slice):
+            return Layers(self._layers[number])
+        layer = self._layers[number]
+        if not isinstance(layer, Layer):
+            layer = self._layers[number] = layer()
+        return layer
+
+    def __setitem__(self, number: Any, layer: Any) -> None:
+        self._layers[number] = layer
+
+    def __delitem__(self, number: int | slice) -> None:
+        del self._layers[number]
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def insert(self, number: int, layer: Layer) -> None:
+        self._layers.insert(number, layer)
+
+
 @dataclass
 class Run:
     """One forward pass of the model."""
 
-    layers: list[Layer] = field(default_factory=list)
+    layers: MutableSequence[Layer] = field(default_factory=Layers)
     ids: NDArray[np.int64] | None = None
     """(B, T) the token numbers, where the model was given ``input_ids``."""
+    places: dict[str, Places] = field(default_factory=dict)
+    """What the positions are that came in other arguments: patches of an image, frames of sound."""
+    statistics: list[LayerStatistics] = field(default_factory=list)
+    """What ``keep=Statistics()`` keeps in place of layers."""
 
 
 class Recording:
@@ -113,7 +153,7 @@ class Recording:
     def __init__(self, tokenizer: Any = None) -> None:
         self.runs: list[Run] = []
         self.missed: list[Missed] = []
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
 
     @property
     def run(self) -> Run:
@@ -139,14 +179,38 @@ class Recording:
         """The first sample's tokens: strings with ``watch(model, tokenizer)``, else numbers."""
         if (ids := self.run.ids) is None:
             return None
-        if self._tokenizer is None:
+        if self.tokenizer is None:
             return [str(i) for i in ids[0]]
-        return list(self._tokenizer.convert_ids_to_tokens(ids[0].tolist()))
+        return list(self.tokenizer.convert_ids_to_tokens(ids[0].tolist()))
+
+    @property
+    def statistics(self) -> Sequence[LayerStatistics]:
+        """What ``watch(model, keep=Statistics())`` kept of the only run's layers."""
+        return self.run.statistics
 
     @property
     def nbytes(self) -> int:
         """What is kept of all runs, in bytes; what layers share, such as a mask, counts once."""
-        return _bytes(layer for run in self.runs for layer in run.layers)
+        summed = sum(layer.nbytes for run in self.runs for layer in run.statistics)
+        return summed + _bytes(layer for run in self.runs for layer in run.layers)
+
+    def save(self, path: str | Path) -> None:
+        """Write the recording as a file that :func:`regard.load` opens: whole, or not at all.
+
+        It holds the queries, keys, rules, names and tokens of all runs, the statistics, and a
+        checksum of each array; the format is safetensors.  A mask that is a Python function
+        (``where``) is saved as the array that it makes, up to 2²⁴ entries.
+
+        Args:
+            path: the file, ``x.regard`` by custom.
+
+        Raises:
+            KindError: such a mask over more pairs; a dtype that safetensors does not know.
+            UserError: a folder that is missing, write-protected or full.
+        """
+        from regard.recording.saving import save
+
+        save(self, path)
 
     def __getitem__(self, layer: int) -> Layer:
         try:
@@ -163,5 +227,5 @@ class Recording:
         return iter(self.layers)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{len(run.layers)} layers" for run in self.runs)
+        sizes = ", ".join(f"{len(run.layers) or len(run.statistics)} layers" for run in self.runs)
         return f"Recording({sizes or 'nothing yet'}; {self.nbytes / 2**20:.1f} MiB)"

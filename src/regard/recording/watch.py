@@ -12,13 +12,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from regard._errors import KindError
 from regard.recording.dense_masks import Biases, Masks
+from regard.recording.keeping import Keep, Keeper, QueriesAndKeys
+from regard.recording.places import places_of
 from regard.recording.recording import Layer, Recording, Run
 from regard.rules import causal
 
@@ -27,20 +28,9 @@ UNDERSTOOD = ("sdpa", "eager")
 """Implementations whose treatment of the mask is known here."""
 
 
-Keeper = Callable[[Layer], Layer | None]
-"""Told of each layer as it was called; gives what the recording keeps of it, or None.
-
-The layer's arrays are the model's own and may change after the call, so what is kept is copied."""
-
-
-def whole(layer: Layer) -> Layer:
-    """The layer with keys of its own: a static cache writes the next ones into the same array."""
-    return replace(layer, k=layer.k.clone())
-
-
 @contextmanager
 def watch(
-    model: Any, tokenizer: Any = None, *, points: Any = None, keep: Keeper | None = None
+    model: Any, tokenizer: Any = None, *, points: Any = None, keep: Keep | None = None
 ) -> Iterator[Recording]:
     """Record the attention of a Hugging Face transformers model (5.x) as it runs.
 
@@ -48,7 +38,8 @@ def watch(
         model: a ``PreTrainedModel`` whose attention is ``"sdpa"`` (the default) or ``"eager"``.
         tokenizer: names the tokens in ``seen.tokens``.
         points: where attention stands that no kernel computes.
-        keep: what becomes of each layer as it was called: what is kept of it, or None.
+        keep: what becomes of each layer: :class:`regard.QueriesAndKeys` (which layers, in which
+            dtype, on which device or disk), :class:`regard.Statistics` (nothing of q and k).
 
     Returns:
         A context manager that gives a :class:`Recording`: ``seen[13].weights`` is a
@@ -61,7 +52,8 @@ def watch(
         spreads it evenly over all keys.
 
     Raises:
-        KindError: something that is no transformers model, or another attention implementation.
+        KindError: something that is no transformers model, or another attention implementation; a
+            ``keep`` that is no such value.
 
     >>> import regard, torch
     >>> from transformers import LlamaConfig, LlamaModel
@@ -75,8 +67,13 @@ def watch(
     """
     files = _model_files(model)
     _check_implementation(getattr(model, "config", None))
+    if keep is not None and not isinstance(keep, Keep):
+        raise KindError(
+            "keep must say what is kept of each layer, as regard.QueriesAndKeys(…) or "
+            f"regard.Statistics(…), but it is a {type(keep).__name__}"
+        )
     seen = Recording(tokenizer)
-    writer = _Writer(model, seen, keep or whole)
+    writer = _Writer(model, seen, (keep or QueriesAndKeys()).keeper(seen))
     hooks = [
         model.register_forward_pre_hook(writer.begin, with_kwargs=True),
         model.register_forward_hook(writer.end, always_call=True),
@@ -120,11 +117,15 @@ class _Writer:
         self.masks, self.biases = Masks(), Biases()
         self.open: Run | None = None
 
-    def begin(self, _model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def begin(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The model's forward begins: a new run, with its token numbers."""
         ids: Any = kwargs.get("input_ids", args[0] if args else None)
         whole = hasattr(ids, "detach") and ids.ndim == 2 and not ids.is_floating_point()
-        self.open = Run(ids=np.asarray(ids.cpu(), np.int64) if whole else None)
+        first = {getattr(model, "main_input_name", "input_ids"): args[0]} if args else {}
+        self.open = Run(
+            ids=np.asarray(ids.cpu(), np.int64) if whole else None,
+            places=places_of(model, kwargs | first),
+        )
         self.seen.runs.append(self.open)
 
     def end(self, *_: Any) -> None:
