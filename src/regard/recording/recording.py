@@ -19,10 +19,12 @@ from regard._errors import ValueRangeError
 from regard._shapes import Array
 from regard.core.attention import weights
 from regard.core.weights import Weights
+from regard.recording.expected import Expected
 from regard.rules import Mask
 from regard.rules.rule import Rule, flatten
 
 if TYPE_CHECKING:
+    from regard.recording.diagnoses import Diagnosis
     from regard.recording.places import Places
     from regard.recording.summary import LayerStatistics
 
@@ -145,6 +147,8 @@ class Run:
     """What the positions are that came in other arguments: patches of an image, frames of sound."""
     statistics: list[LayerStatistics] = field(default_factory=list)
     """What ``keep=Statistics()`` keeps in place of layers."""
+    expected: Expected = field(default_factory=Expected)
+    """What the model and its inputs say that the layers ought to look at."""
 
 
 class Recording:
@@ -193,6 +197,30 @@ class Recording:
         """What is kept of all runs, in bytes; what layers share, such as a mask, counts once."""
         summed = sum(layer.nbytes for run in self.runs for layer in run.statistics)
         return summed + _bytes(layer for run in self.runs for layer in run.layers)
+
+    def diagnose(self) -> tuple[Diagnosis, ...]:
+        """Name what is wrong with the model's attention; nothing comes back of a right one.
+
+        ``padding`` (weight on padding), ``inverted`` (a mask that hides the wrong half), ``future``
+        (weight on later keys in a causal model), ``cache`` (keys that are out of step),
+        ``grouping`` (query heads that read the wrong key heads).  What is right is taken from the
+        model: its ``attention_mask``, its pad token, the layers that call themselves causal.
+        Statistics only (``keep=Statistics()``) show nothing of it.
+
+        >>> import regard, torch
+        >>> from transformers import LlamaConfig, LlamaModel
+        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        ...                      num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
+        >>> model = LlamaModel(config).eval()
+        >>> all_seen = torch.ones(1, 1, 12, 12, dtype=torch.bool)
+        >>> with torch.no_grad(), regard.watch(model) as seen:
+        ...     _ = model(input_ids=torch.arange(12)[None], attention_mask=all_seen)
+        >>> [(found.fault, len(found.layers)) for found in seen.diagnose()]
+        [('future', 2)]
+        """
+        from regard.recording.diagnoses import diagnose
+
+        return diagnose(self)
 
     def save(self, path: str | Path) -> None:
         """Write the recording as a file that :func:`regard.load` opens: whole, or not at all.

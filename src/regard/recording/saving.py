@@ -17,6 +17,7 @@ from regard._errors import KindError
 from regard._shapes import times
 from regard.core.call import check
 from regard.recording.container import Container, believed, write
+from regard.recording.expected import Expected
 from regard.recording.places import Frames, Patches
 from regard.recording.recording import Layer, Layers, Missed, Recording, Run
 from regard.recording.summary import LayerStatistics
@@ -26,7 +27,7 @@ from regard.rules.rule import Flat, Rule, flatten, rebuild
 DENSE_LIMIT = 1 << 24
 """Entries that a mask may have which only a function knows; it is saved as the array it makes."""
 KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Layer, LayerStatistics, Missed, Patches, Frames)
+    kind.__name__: kind for kind in (Layer, LayerStatistics, Missed, Patches, Frames, Expected)
 }
 """The dataclasses that a file may speak of."""
 
@@ -40,6 +41,7 @@ def save(recording: Recording, path: str | Path) -> None:
             "places": pen.value(run.places),
             "layers": [pen.layer(layer) for layer in run.layers],
             "statistics": pen.value(list(run.statistics)),
+            "expected": pen.value(run.expected),
         }
         for run in recording.runs
     ]
@@ -75,7 +77,7 @@ def load(path: str | Path) -> Recording:
     ...     seen.save(Path(folder, "x.regard"))
     ...     again = regard.load(Path(folder, "x.regard"))
     >>> again[1].weights.shape, again.tokens[:3]
-    (torch.Size([1, 4, 12, 12]), ['0', '1', '2'])
+    ((1, 4, 12, 12), ['0', '1', '2'])
     """
     return _Saved(Container(Path(path)))
 
@@ -98,6 +100,7 @@ class _Saved(Recording):
                         ids=reader.value(run["ids"]),
                         places=reader.value(run["places"]),
                         statistics=reader.value(run["statistics"]),
+                        expected=reader.value(run["expected"]),
                     )
                 )
 

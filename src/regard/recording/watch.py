@@ -18,6 +18,7 @@ import numpy as np
 
 from regard._errors import KindError
 from regard.recording.dense_masks import Biases, Masks
+from regard.recording.expected import expected_of
 from regard.recording.keeping import Keep, Keeper, QueriesAndKeys
 from regard.recording.places import places_of
 from regard.recording.recording import Layer, Recording, Run
@@ -125,6 +126,7 @@ class _Writer:
         self.open = Run(
             ids=np.asarray(ids.cpu(), np.int64) if whole else None,
             places=places_of(model, kwargs | first),
+            expected=expected_of(model, kwargs | first),
         )
         self.seen.runs.append(self.open)
 
