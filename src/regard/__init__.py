@@ -18,6 +18,7 @@ from regard.core.weights import Weights
 from regard.diagnosis.check import check
 from regard.explanation.door import explain
 from regard.explanation.trace import Step, Trace
+from regard.recording.capture.points import Point
 from regard.recording.keeping import QueriesAndKeys, Statistics
 from regard.recording.register import register
 from regard.recording.saving import load
@@ -47,6 +48,7 @@ __all__ = [
     "MissingError",
     "Partial",
     "Plan",
+    "Point",
     "QueriesAndKeys",
     "RegardError",
     "Score",

@@ -118,10 +118,9 @@ def test_a_folder_that_takes_nothing_is_named(
 
 def test_layers_of_nothing_are_kept_on_disk_too(tmp_path: Path):
     nothing = torch.zeros(1, 2, 0, 8)
-    seen = Recording()
-    seen.runs.append(Run())
-    kept = regard.QueriesAndKeys(folder=tmp_path).keeper(seen)
-    layer = kept(Layer("a", nothing, nothing, None, None))
+    layer = regard.QueriesAndKeys(folder=tmp_path).of(
+        Layer("a", nothing, nothing, None, None), 0, Run()
+    )
     assert layer is not None
     assert layer.q.shape == layer.k.shape == (1, 2, 0, 8)
 

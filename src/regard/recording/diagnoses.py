@@ -120,9 +120,13 @@ def _real(layer: Layer, run: Run) -> NDArray[np.bool_]:
     """(B, T) the queries that are no padding."""
     B, T = layer.q.shape[0], layer.q.shape[-2]
     hidden = run.expected.padding.get(layer.queries)
-    if hidden is None or len(hidden) != B or hidden.shape[1] < T:
-        return np.ones((B, T), np.bool_)
-    return ~hidden[:, -T:]
+    real = np.ones((B, T), np.bool_)
+    if hidden is None or len(hidden) != B:
+        return real
+    # A step's mask speaks of all keys; that of a generation's first call, of the first queries.
+    width = min(T, hidden.shape[1])
+    real[:, :width] = ~hidden[:, -width:]
+    return real
 
 
 def _padding(layer: Layer, run: Run) -> _Sign | None:

@@ -29,9 +29,10 @@ class Expected:
     """The masks among the arguments that keep the padding and hide the text."""
 
 
-def expected_of(model: Any, inputs: dict[str, Any]) -> Expected:
+def expected_of(model: Any, inputs: dict[str, Any], causal: tuple[str, ...]) -> Expected:
     """What ``model``'s modules, config and ``inputs`` by name let one expect.
 
+    ``causal`` are the layers that call themselves so; some inputs let them see more all the same.
     A mask of zeros and ones says where the padding is.  Where none was given, runs of the pad
     token at the edges of some samples say so, unless other samples have none.
     """
@@ -55,11 +56,11 @@ def expected_of(model: Any, inputs: dict[str, Any]) -> Expected:
             if hidden.any() and (ids is not None or inputs.get(name) is not None):
                 padding[name] = hidden
     free = any(inputs.get(name) is not None for name in FREE)
-    causal = () if free else _causal(model)
-    return Expected(padding, causal, tuple(inverted))
+    return Expected(padding, () if free else causal, tuple(inverted))
 
 
-def _causal(model: Any) -> tuple[str, ...]:
+def causal_of(model: Any) -> tuple[str, ...]:
+    """The modules that call themselves causal, by name."""
     return tuple(
         name for name, module in model.named_modules() if getattr(module, "is_causal", None) is True
     )

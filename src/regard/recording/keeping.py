@@ -1,7 +1,6 @@
 """What becomes of a captured layer: the values of ``watch(model, keep=…)``.
 
-Each of them makes a keeper, a function that is handed every layer as soon as it was captured and
-returns what the run shall hold of it.
+Each of them is handed every layer as soon as it was captured, and says what the run holds of it.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import mmap
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,26 +16,26 @@ from typing import TYPE_CHECKING, Any
 from regard._errors import KindError, UserError, ValueRangeError
 from regard._shapes import count
 from regard.recording.container import raw
-from regard.recording.recording import Layer, Recording, Run
+from regard.recording.recording import Layer, Run
 from regard.recording.summary import PIXELS, STRONGEST, summarise
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Keeper = Callable[[Layer], Layer | None]
-"""Told of each layer as it was called; gives what the recording keeps of it, or None.
-
-The layer's arrays are the model's own and may change after the call, so what is kept is copied."""
 Chosen = Sequence[int | str] | None
 """Layers by number, in the order in which they run, or by name; None is all of them."""
 
 
 class Keep(ABC):
-    """What a watch keeps."""
+    """What a watch keeps of each layer."""
 
     @abstractmethod
-    def keeper(self, seen: Recording) -> Keeper:
-        """What is told of every layer that is captured for ``seen``."""
+    def of(self, layer: Layer, number: int, run: Run) -> Layer | None:
+        """What the run keeps of ``layer``, the ``number``-th of its pass, as it was called.
+
+        Its arrays are the model's own and may change after the forward pass; those that come back
+        as they were are copied when it ends.
+        """
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,8 @@ class QueriesAndKeys(Keep):
         bytes of a layer = B · (H · T + G · S) · D · itemsize
 
     Args:
-        layers: only these, by number in the order in which they run, or by name; all unless given.
+        layers: only these, by number in the order in which a pass runs them, or by name; all unless
+            given.
         dtype: what they are rounded to, such as ``torch.bfloat16``; the model's own unless given.
             The weights are then those of the rounded vectors.
         device: where they go, such as ``"cpu"``; they stay where they are unless given.
@@ -87,22 +87,13 @@ class QueriesAndKeys(Keep):
         if not Path(self.folder).is_dir():
             raise ValueRangeError(f"folder must be a directory that is there, not {self.folder!r}")
 
-    def keeper(self, seen: Recording) -> Keeper:
-        chosen = _Counter(seen, self.layers)
-
-        def keep(layer: Layer) -> Layer | None:
-            if not chosen.takes(layer):
-                return None
-            q, k = self._moved(layer.q), self._moved(layer.k)
-            if self.folder is not None:
-                q, k = _on_disk(Path(self.folder), q, k)
-            return replace(layer, q=q, k=k)
-
-        return keep
-
-    def _moved(self, array: Tensor) -> Tensor:
-        """A copy: the model may write over its own, as a static cache does, or hold more in it."""
-        return array.to(device=self.device, dtype=self.dtype, copy=self.folder is None)
+    def of(self, layer: Layer, number: int, run: Run) -> Layer | None:
+        if not _takes(self.layers, layer, number):
+            return None
+        q, k = (array.to(device=self.device, dtype=self.dtype) for array in (layer.q, layer.k))
+        if self.folder is not None:
+            q, k = _on_disk(Path(self.folder), q, k)
+        return layer if q is layer.q and k is layer.k else replace(layer, q=q, k=k)
 
 
 @dataclass(frozen=True)
@@ -113,7 +104,8 @@ class Statistics(Keep):
     strongest keys, a picture and every role's score, for each sample and head.
 
     Args:
-        layers: only these, by number in the order in which they run, or by name; all unless given.
+        layers: only these, by number in the order in which a pass runs them, or by name; all unless
+            given.
         strongest: how many keys of each query are told apart.
         pixels: the largest side of a head's picture.
         separators: the positions of punctuation and special tokens, for the role ``separator``.
@@ -143,37 +135,20 @@ class Statistics(Keep):
         count("strongest", self.strongest, at_least=1)
         count("pixels", self.pixels, at_least=1)
 
-    def keeper(self, seen: Recording) -> Keeper:
-        chosen = _Counter(seen, self.layers)
-
-        def keep(layer: Layer) -> None:
-            if chosen.takes(layer):
-                seen.runs[-1].statistics.append(
-                    summarise(
-                        layer,
-                        strongest=self.strongest,
-                        pixels=self.pixels,
-                        separators=self.separators,
-                    )
+    def of(self, layer: Layer, number: int, run: Run) -> None:
+        if _takes(self.layers, layer, number):
+            run.statistics.append(
+                summarise(
+                    layer,
+                    strongest=self.strongest,
+                    pixels=self.pixels,
+                    separators=self.separators,
                 )
+            )
 
-        return keep
 
-
-class _Counter:
-    """Numbers the layers of each run, and says which of them are wanted."""
-
-    def __init__(self, seen: Recording, chosen: Chosen) -> None:
-        self._seen, self._chosen = seen, chosen
-        self._run: Run | None = None
-        self._next = 0
-
-    def takes(self, layer: Layer) -> bool:
-        """Whether ``layer``, the next of its run, is kept."""
-        if self._run is not self._seen.runs[-1]:
-            self._run, self._next = self._seen.runs[-1], 0
-        number, self._next = self._next, self._next + 1
-        return self._chosen is None or number in self._chosen or layer.name in self._chosen
+def _takes(chosen: Chosen, layer: Layer, number: int) -> bool:
+    return chosen is None or number in chosen or layer.name in chosen
 
 
 def _chosen(layers: Chosen) -> Chosen:

@@ -25,6 +25,7 @@ from regard.rules.rule import Rule, flatten
 
 if TYPE_CHECKING:
     from regard.recording.diagnoses import Diagnosis
+    from regard.recording.follower import Follower
     from regard.recording.places import Places
     from regard.recording.summary import LayerStatistics
 
@@ -138,7 +139,7 @@ class Layers(MutableSequence[Layer]):
 
 @dataclass
 class Run:
-    """One forward pass of the model."""
+    """One forward pass of the model, or all passes of one generation, joined."""
 
     layers: MutableSequence[Layer] = field(default_factory=Layers)
     ids: NDArray[np.int64] | None = None
@@ -149,6 +150,10 @@ class Run:
     """What ``keep=Statistics()`` keeps in place of layers."""
     expected: Expected = field(default_factory=Expected)
     """What the model and its inputs say that the layers ought to look at."""
+    texts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    """All token numbers (B, T) by the argument that they came in, ``decoder_input_ids`` too."""
+    calls: int = 1
+    """How many forward passes it is made of."""
 
 
 class Recording:
@@ -158,6 +163,7 @@ class Recording:
         self.runs: list[Run] = []
         self.missed: list[Missed] = []
         self.tokenizer = tokenizer
+        self.followers: list[Follower] = []
 
     @property
     def run(self) -> Run:
@@ -191,6 +197,29 @@ class Recording:
     def statistics(self) -> Sequence[LayerStatistics]:
         """What ``watch(model, keep=Statistics())`` kept of the only run's layers."""
         return self.run.statistics
+
+    def follow(self, k: int = 8) -> Follower:
+        """Sum up each step of a generation as it is made: what the eviction of a cache needs.
+
+        After every forward pass ``top`` holds each layer's k strongest keys of the newest queries
+        and ``received`` what each key of the sequence has got so far.
+
+        >>> import regard, torch
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        ...                      num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
+        >>> model = LlamaForCausalLM(config).eval()
+        >>> with regard.watch(model) as seen:
+        ...     steps = seen.follow(2)
+        ...     _ = model.generate(torch.arange(5)[None], max_new_tokens=4, do_sample=False)
+        >>> steps.received[1].shape, steps.top[1].keys.shape
+        (torch.Size([1, 4, 8]), torch.Size([1, 4, 1, 2]))
+        """
+        from regard.recording.follower import Follower
+
+        follower = Follower(k)
+        self.followers.append(follower)
+        return follower
 
     @property
     def nbytes(self) -> int:
