@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from regard.recording.diagnoses import Diagnosis
     from regard.recording.follower import Follower
     from regard.recording.places import Places
+    from regard.recording.reading import Reading
     from regard.recording.summary import LayerStatistics
 
 
@@ -163,6 +164,10 @@ class Recording:
         self.runs: list[Run] = []
         self.missed: list[Missed] = []
         self.tokenizer = tokenizer
+        self.model = ""
+        """What the model is called, where ``regard look`` made the recording."""
+        self.reading: Reading | None = None
+        """What its positions are called there."""
         self.followers: list[Follower] = []
 
     @property

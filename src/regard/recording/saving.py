@@ -19,6 +19,7 @@ from regard.core.call import check
 from regard.recording.container import Container, believed, write
 from regard.recording.expected import Expected
 from regard.recording.places import Frames, Patches
+from regard.recording.reading import Reading
 from regard.recording.recording import Layer, Layers, Missed, Recording, Run
 from regard.recording.summary import LayerStatistics
 from regard.rules.masks import Keep, Where
@@ -27,7 +28,8 @@ from regard.rules.rule import Flat, Rule, flatten, rebuild
 DENSE_LIMIT = 1 << 24
 """Entries that a mask may have which only a function knows; it is saved as the array it makes."""
 KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Layer, LayerStatistics, Missed, Patches, Frames, Expected)
+    kind.__name__: kind
+    for kind in (Layer, LayerStatistics, Missed, Patches, Frames, Expected, Reading)
 }
 """The dataclasses that a file may speak of."""
 
@@ -38,6 +40,8 @@ def save(recording: Recording, path: str | Path) -> None:
     runs = [
         {
             "ids": pen.value(run.ids),
+            "texts": pen.value(run.texts),
+            "calls": run.calls,
             "places": pen.value(run.places),
             "layers": [pen.layer(layer) for layer in run.layers],
             "statistics": pen.value(list(run.statistics)),
@@ -45,7 +49,13 @@ def save(recording: Recording, path: str | Path) -> None:
         }
         for run in recording.runs
     ]
-    text = {"runs": runs, "missed": pen.value(recording.missed), "names": _names(recording)}
+    text = {
+        "runs": runs,
+        "missed": pen.value(recording.missed),
+        "names": _names(recording),
+        "model": recording.model,
+        "reading": pen.value(recording.reading),
+    }
     write(Path(path), text, pen.tensors)
 
 
@@ -92,12 +102,16 @@ class _Saved(Recording):
         reader = _Reader(file)
         with believed(file.path):
             self.missed = reader.value(file.text["missed"])
+            self.model = file.text["model"]
+            self.reading = reader.value(file.text["reading"])
             for run in file.text["runs"]:
                 later = [reader.later(layer) for layer in run["layers"]]
                 self.runs.append(
                     Run(
                         layers=Layers(later),
                         ids=reader.value(run["ids"]),
+                        texts=reader.value(run["texts"]),
+                        calls=int(run["calls"]),
                         places=reader.value(run["places"]),
                         statistics=reader.value(run["statistics"]),
                         expected=reader.value(run["expected"]),
