@@ -81,8 +81,8 @@ def watch(
     writer = Writer(model, seen, keep or QueriesAndKeys())
     hooks: list[Any] = []
     try:
+        hooks += place(writer, points or {})  # first: the model itself may be a point
         hooks += hooks_of(writer)
-        hooks += place(writer, points or {})
         TAPS.open(writer, writer.names)
         tap_tables(TAPS)
         yield seen

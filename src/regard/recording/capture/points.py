@@ -141,6 +141,8 @@ def place(writer: Writer, points: Mapping[str, Any]) -> list[Any]:
 
 
 def _fits(name: str, pattern: str) -> bool:
+    if not name:  # the model itself
+        return not pattern
     parts, wanted = name.split("."), pattern.split(".")
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
@@ -148,11 +150,7 @@ def _fits(name: str, pattern: str) -> bool:
 def _watched(writer: Writer, module: Any, point: Any) -> list[Any]:
     """The hooks that note ``module``'s calls as ``point`` says."""
     here = writer.here
-    names = (
-        {module.get_submodule(name): name for name in point.parts}
-        if (isinstance(point, Point))
-        else {}
-    )
+    names = _parts(writer.names[module], module, point) if isinstance(point, Point) else {}
     signature = inspect.signature(module.forward)
 
     def begin(*_: Any) -> None:
@@ -182,6 +180,20 @@ def _watched(writer: Writer, module: Any, point: Any) -> list[Any]:
         *(one.register_forward_hook(part) for one in names),
         module.register_forward_hook(end, with_kwargs=True, always_call=True),
     ]
+
+
+def _parts(name: str, module: Any, point: Point) -> dict[Any, str]:
+    """The modules that a point names, and how."""
+    found = {}
+    for part in point.parts:
+        try:
+            found[module.get_submodule(part)] = part
+        except AttributeError:
+            has = ", ".join(repr(child) for child, _ in module.named_children()) or "none"
+            raise ValueRangeError(
+                f"points: {name!r} ({type(module).__name__}) has no module {part!r}; it has {has}"
+            ) from None
+    return found
 
 
 def _given(found: Any) -> Found:
