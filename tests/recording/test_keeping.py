@@ -139,6 +139,12 @@ def test_statistics_are_what_the_weights_say():
         assert np.allclose(found.image, W.reshape(2, 4, 4, 3, 4, 3).mean((3, 5)), atol=1e-6)
 
 
+def test_statistics_may_leave_the_strongest_out():
+    for found in watched(llama(), regard.Statistics(strongest=0)).statistics:
+        assert found.top_keys.shape == found.top_weights.shape == (2, 4, 12, 0)
+        assert found.received.shape == (2, 4, 12)
+
+
 def test_statistics_give_the_overview_that_a_whole_recording_gives():
     model, tokens = llama(), [str(n) for n in range(12)]
     ids = {"input_ids": IDS[:1]}
@@ -182,8 +188,8 @@ def test_what_cannot_be_kept_is_refused(fields: Any, error: type[Exception], say
 
 
 def test_statistics_refuse_too():
-    with pytest.raises(ValueRangeError, match="strongest must be 1 or more"):
-        regard.Statistics(strongest=0)
+    with pytest.raises(ValueRangeError, match="strongest must be 0 or more"):
+        regard.Statistics(strongest=-1)
     with pytest.raises(ValueRangeError, match="pixels must be 1 or more"):
         regard.Statistics(pixels=0)
 

@@ -76,16 +76,16 @@ def summarise(
     """
     W = layer.weights
     B, H, T, S = W.shape
-    top, spread, got, diagonal, first, separator, picture = (
+    spread, got, diagonal, first, separator, picture, *top = (
         _arrays(answer)
         for answer in W.ask(
-            topk(strongest),
             entropy(),
             received(),
             by_distance(),
             mass([0] if S else []),
             mass([s for s in separators if 0 < s < S]),
             image(pixels, pixels),
+            *([topk(strongest)] if strongest else []),
         )
     )
     near = _near(diagonal[0], diagonal[1], (B, H))
@@ -109,8 +109,8 @@ def summarise(
         shape=(B, H, T, S),
         entropy=spread.astype(np.float32),
         received=got.astype(np.float32),
-        top_keys=top[1].astype(np.int32),
-        top_weights=top[0].astype(np.float32),
+        top_keys=top[0][1].astype(np.int32) if top else np.zeros((B, H, T, 0), np.int32),
+        top_weights=top[0][0].astype(np.float32) if top else np.zeros((B, H, T, 0), np.float32),
         image=picture.astype(np.float32),
         scores={
             role: np.array([[one[role] for one in sample] for sample in scored])
