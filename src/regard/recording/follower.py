@@ -35,7 +35,7 @@ class Follower:
             top, got = layer.weights.ask(*asked)
             first = sequence.firsts[number] if goes_on else 0
             if first:
-                top = TopK(top.keys + first * (top.keys >= 0), top.weights)
+                top = top._replace(keys=top.keys + first * (top.keys >= 0))
             self.top.append(top)
             if goes_on:
                 before = self.received[number]

@@ -323,8 +323,8 @@ def _ranges(piece: Piece, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int
         if ranges is None or ranges.start.shape[-1] > 1:
             return None
         start, stop = ranges.start[..., 0], ranges.stop[..., 0]
-        start = np.where(start < stop, start, 0)
-        stop = np.where(start < stop, stop, 0)
+        some = start < stop
+        start, stop = np.where(some, start, 0), np.where(some, stop, 0)
     start, stop = (np.broadcast_to(a, (batch, T)) for a in (start, stop))
     if piece.entries is not None:
         start, stop = start[piece.entries], stop[piece.entries]
