@@ -19,7 +19,9 @@ from regard.diagnosis.check import check
 from regard.explanation.door import explain
 from regard.explanation.trace import Step, Trace
 from regard.recording.capture.points import Point
+from regard.recording.keeping import QueriesAndKeys, Statistics
 from regard.recording.register import register
+from regard.recording.saving import load
 from regard.recording.watch import watch
 from regard.rules import (
     Mask,
@@ -47,9 +49,11 @@ __all__ = [
     "Partial",
     "Plan",
     "Point",
+    "QueriesAndKeys",
     "RegardError",
     "Score",
     "ShapeError",
+    "Statistics",
     "Step",
     "Trace",
     "UserError",
@@ -67,6 +71,7 @@ __all__ = [
     "image",
     "keep",
     "lengths",
+    "load",
     "mass",
     "merge",
     "partial",

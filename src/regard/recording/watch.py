@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from regard._errors import KindError
 from regard.recording.capture.points import Point, place
 from regard.recording.capture.refused import check_model
 from regard.recording.capture.tables import tap_tables
 from regard.recording.capture.taps import TAPS
-from regard.recording.capture.writer import Keeper, Writer, hooks_of
+from regard.recording.capture.writer import Writer, hooks_of
+from regard.recording.keeping import Keep, QueriesAndKeys
 from regard.recording.recording import Recording
 
 
@@ -26,7 +28,7 @@ def watch(
     tokenizer: Any = None,
     *,
     points: Mapping[str, Point | Any] | None = None,
-    keep: Keeper | None = None,
+    keep: Keep | None = None,
 ) -> Iterator[Recording]:
     """Record the attention of a PyTorch model as it runs.
 
@@ -38,7 +40,8 @@ def watch(
             the modules that make queries and keys, or to a function
             ``(module, inputs, output) -> (q, k, mask)`` that gives them, (B, H, T, D) and
             (B, G, S, D), with ``inputs`` the arguments of the module by name.
-        keep: what becomes of each layer as it was called: what is kept of it, or None.
+        keep: what becomes of each layer: :class:`regard.QueriesAndKeys` (which layers, in which
+            dtype, on which device or disk) or :class:`regard.Statistics` (nothing of q and k).
 
     Returns:
         A context manager that gives a :class:`Recording`: ``seen[13].weights`` is a
@@ -54,7 +57,8 @@ def watch(
 
     Raises:
         KindError: something that is no module; a model that is compiled, on "meta", or copied to
-            several devices at once; an implementation of attention that is not known here.
+            several devices at once; an implementation of attention that is not known here; a
+            ``keep`` that is no such value.
         ValueRangeError: a pattern that fits no module.
 
     >>> import regard, torch
@@ -68,8 +72,13 @@ def watch(
     torch.Size([1, 4, 12])
     """
     check_model(model)
+    if keep is not None and not isinstance(keep, Keep):
+        raise KindError(
+            "keep must say what is kept of each layer, as regard.QueriesAndKeys(…) or "
+            f"regard.Statistics(…), but it is a {type(keep).__name__}"
+        )
     seen = Recording(tokenizer)
-    writer = Writer(model, seen, keep)
+    writer = Writer(model, seen, keep or QueriesAndKeys())
     hooks: list[Any] = []
     try:
         hooks += place(writer, points or {})  # first: the model itself may be a point

@@ -103,8 +103,13 @@ def strand_of(live: Layer, kept: Layer) -> Strand:
     return Strand(layer, Grown(q), Grown(k), keys, [piece])
 
 
-def _stop(layer: Layer) -> int | None:
-    """One after the last key that any query sees, where the mask is runs of keys."""
+def _stop(layer: Layer, everything: int | None = None) -> int | None:
+    """One after the last key that any query sees, where the mask is runs of keys.
+
+    ``everything`` is the answer where there is no mask.
+    """
+    if layer.mask is None:
+        return everything
     if isinstance(layer.mask, Spans):
         return int(layer.mask.stop.max())
     if layer.mask is not None and layer.start is not None:
@@ -218,7 +223,7 @@ def step_of(strand: Strand, one: Layer) -> tuple[int, Any] | None:
         return (0, None) if same else None
     # A static cache keeps each key at its place; one that slides has the newest at its end.
     for at in dict.fromkeys((strand.keys - 1, S - T - 1)):
-        if 0 <= at < S - T:
+        if 0 <= at < S - T and (at == S - T - 1 or _stop(one, S) == at + 1 + T):
             whose = _whose(k[..., at, :], last[..., -1, :])
             if whose is not None:
                 return at, whose

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,13 +11,10 @@ from typing import Any
 from regard.recording.capture.calls import Found, Masks, Unreadable
 from regard.recording.capture.places import ATTENTION, Inputs, kind_of, numbers
 from regard.recording.capture.sequences import Sequence
+from regard.recording.expected import causal_of, expected_of
+from regard.recording.keeping import Keep
+from regard.recording.places import places_of
 from regard.recording.recording import Layer, Missed, Recording, Run
-
-Keeper = Callable[[Layer], Layer | None]
-"""Told of each layer as it was called; gives what the recording keeps of it, or None.
-
-The layer's arrays are the model's own and may change after the forward pass; those that come back
-as they were are copied when it ends."""
 
 
 @dataclass
@@ -33,6 +29,8 @@ class Call:
     """The modules that the pass has entered, of those that begin or end one."""
     layers: list[tuple[Layer, Layer]] = field(default_factory=list)
     """Each as it was called, and what is kept of it."""
+    called: int = 0
+    """How many layers were called so far."""
     noted: set[str] = field(default_factory=set)
     """Modules of which something was seen, or said to be missed."""
     ran: dict[str, str] = field(default_factory=dict)
@@ -51,11 +49,12 @@ class _Thread(threading.local):
 class Writer:
     """The one watch of one model."""
 
-    def __init__(self, model: Any, seen: Recording, keep: Keeper | None) -> None:
+    def __init__(self, model: Any, seen: Recording, keep: Keep) -> None:
         self.names = {module: name for name, module in model.named_modules()}
         self.model = model
         self.seen = seen
-        self.keep = keep or (lambda layer: layer)
+        self.keep = keep
+        self._causal = causal_of(model)
         self.here = _Thread()
         self._inputs: dict[Any, Inputs] = {}
         self._kinds: dict[Any, str] = {}
@@ -74,7 +73,12 @@ class Writer:
         inputs = self._inputs[module]
         given = inputs.bound(args, kwargs)
         texts = numbers(given)
-        run = Run(ids=texts.get("input_ids"), texts=texts)
+        run = Run(
+            ids=texts.get("input_ids"),
+            texts=texts,
+            places=places_of(module, given),
+            expected=expected_of(self.model, given, self._causal),
+        )
         with self._lock:
             self.seen.runs.append(run)
         return Call(inputs, given, run)
@@ -132,7 +136,8 @@ class Writer:
             self.miss(name, str(reason))
             return
         layer = self._layer(name, module, found, call)
-        kept = self.keep(layer)
+        number, call.called = call.called, call.called + 1
+        kept = self.keep.of(layer, number, call.run)
         if kept is not None:
             call.layers.append((layer, kept))
         if alone:
