@@ -18,7 +18,10 @@ from regard.core.weights import Weights
 from regard.diagnosis.check import check
 from regard.explanation.door import explain
 from regard.explanation.trace import Step, Trace
+from regard.recording.capture.points import Point
+from regard.recording.keeping import QueriesAndKeys, Statistics
 from regard.recording.register import register
+from regard.recording.saving import load
 from regard.recording.watch import watch
 from regard.rules import (
     Mask,
@@ -45,9 +48,12 @@ __all__ = [
     "MissingError",
     "Partial",
     "Plan",
+    "Point",
+    "QueriesAndKeys",
     "RegardError",
     "Score",
     "ShapeError",
+    "Statistics",
     "Step",
     "Trace",
     "UserError",
@@ -65,6 +71,7 @@ __all__ = [
     "image",
     "keep",
     "lengths",
+    "load",
     "mass",
     "merge",
     "partial",

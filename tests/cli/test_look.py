@@ -320,5 +320,8 @@ def test_attention_that_cannot_be_recorded_is_refused(
 ):
     import transformers.models.llama.modeling_llama as llama
 
-    monkeypatch.delattr(llama, "ALL_ATTENTION_FUNCTIONS")
+    def by_hand(self: Any, hidden_states: Any, **_: Any) -> Any:
+        return self.o_proj(hidden_states.cumsum(1)), None
+
+    monkeypatch.setattr(llama.LlamaAttention, "forward", by_hand)
     refused(look("it"), "is computed in a way that regard cannot record")

@@ -25,7 +25,7 @@ transformers = pytest.importorskip("transformers", reason="needs transformers")
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("name", ["smollm2", "minilm"])
+@pytest.mark.parametrize("name", ["smollm2", "minilm", "whisper"])
 def test_altered_weights_are_refused(
     name: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -47,7 +47,7 @@ def test_altered_weights_are_refused(
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("name", ["smollm2", "minilm"])
+@pytest.mark.parametrize("name", ["smollm2", "minilm", "whisper"])
 def test_a_missing_package_names_its_line(name: str, cache: Path, monkeypatch: pytest.MonkeyPatch):
     hide(monkeypatch, shelf.PACKAGED[name].package)
     sentence = refusal(name)
@@ -300,7 +300,7 @@ def test_a_gguf_that_would_be_partly_random_is_refused(cache: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("nope", "--model takes smollm2, minilm, a model's directory, a .gguf file"),
+        ("nope", "--model takes smollm2, minilm, whisper, a model's directory, a .gguf file"),
         ("a/b/c", "there is no model “a/b/c”"),
         ("org/model", "hf download org/model"),
         ("nope.gguf", "there is no file nope.gguf"),

@@ -10,29 +10,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from regard._errors import KindError, UserError
+from regard._errors import UserError
 from regard._words import Language, say
 from regard.recording.shelf import need, reason, user_path
 
 if TYPE_CHECKING:
     from regard.cli.stages import Stages
     from regard.pictures.overview import Overview
-    from regard.recording.models import Loaded
     from regard.recording.reading import Reading
+    from regard.recording.recording import Recording
+    from regard.recording.subjects import Subject
 
 
 @dataclass(frozen=True)
 class Wish:
     """What is asked of one ``regard look``, checked as far as it can be without the model."""
 
-    text: str
+    source: str
+    """``text``, ``image``, ``audio`` or ``load``."""
+    given: str
+    """The text, or the path of the file."""
     model: str
     paths: tuple[Path, ...]
+    keep: Path | None
+    """Where the recording is saved."""
     as_json: bool
     layers: tuple[int, ...]
     heads: tuple[int, ...]
     queries: tuple[str, ...]
     beyond: bool
+    statistics: bool
+    more: int
+    """How many tokens the model shall write after the text."""
 
 
 def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
@@ -47,25 +56,38 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
             list[str] | None, typer.Argument(metavar="TEXT", help=say("look.help-text", lang))
         ] = None,
         file: Annotated[str | None, option("look.help-file", "PATH")] = None,
-        model: Annotated[str, option("look.help-model", "MODEL")] = "smollm2",
+        image: Annotated[str | None, option("look.help-image", "PATH")] = None,
+        audio: Annotated[str | None, option("look.help-audio", "PATH")] = None,
+        load: Annotated[str | None, option("look.help-load", "PATH")] = None,
+        model: Annotated[str | None, option("look.help-model", "MODEL")] = None,
         to: Annotated[list[str] | None, option("look.help-to", "PATH")] = None,
         as_json: Annotated[bool, option("look.help-json", None, "--json")] = False,
         layer: Annotated[list[str] | None, option("look.help-layer", "N")] = None,
         head: Annotated[list[str] | None, option("look.help-head", "N")] = None,
         query: Annotated[list[str] | None, option("look.help-query", "WORD")] = None,
+        generate: Annotated[str | None, option("look.help-generate", "N")] = None,
+        save: Annotated[str | None, option("look.help-save", "PATH")] = None,
+        statistics: Annotated[bool, option("look.help-statistics", None, "--statistics")] = False,
         beyond: Annotated[bool, option("look.help-beyond", None, "--beyond-context")] = False,
         lang_: Annotated[str, option("cli.help-lang", "en|zh", "--lang")] = lang,
     ) -> None:
+        source, given = _source(text or [], file=file, image=image, audio=audio, load=load)
         wish = Wish(
-            text=_text(text or [], file),
-            model=model,
+            source=source,
+            given=given,
+            model=_model(source, given, model),
             paths=tuple(_destination(path) for path in to or []),
+            keep=None if save is None else _place("--save", save),
             as_json=as_json,
             layers=tuple(_whole("--layer", number) for number in layer or []),
             heads=tuple(_whole("--head", number) for number in head or []),
             queries=tuple(query or []),
             beyond=beyond,
+            statistics=statistics,
+            more=0 if generate is None else _more(generate, source),
         )
+        if source == "load" and (save or statistics or model):
+            raise UserError("look.load-alone", file=given)
         _show(wish, lang)
 
 
@@ -75,17 +97,19 @@ def _show(wish: Wish, lang: Language) -> None:
     from regard.cli.stages import Stages
     from regard.pictures import render, save
     from regard.pictures.document import json_bytes
-    from regard.recording.models import load
-    from regard.recording.reading import read
 
     # Read when torch is loaded.  Threads that wait by spinning make the work several times slower
     # where other programs want the cores too, and gain little where none do.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with Stages(lang, model=wish.model) as stages:
-        loaded = load(wish.model, stages.begin)
-        reading = read(loaded, wish.text)
-        notes = _notes(wish, loaded, reading, lang)
-        overview = _overview(wish, loaded, reading, stages)
+        subject = _subject(wish, stages)
+        notes = [say(key, lang, **values) for key, values in subject.notes]
+        recording, overview = _looked(wish, subject, stages)
+        notes += [say("look.diagnosis", lang, what=one.say(lang)) for one in recording.diagnose()]
+        if wish.keep is not None:
+            stages.begin("look.writing", path=wish.keep)
+            recording.save(wish.keep)
+            notes.append(say("look.wrote", lang, path=wish.keep))
         for path in wish.paths:
             stages.begin("look.writing", path=path)
             save(overview, path, lang, progress=stages.step)
@@ -99,59 +123,70 @@ def _show(wish: Wish, lang: Language) -> None:
         render(overview, Console(), lang)
 
 
-def _overview(wish: Wish, loaded: "Loaded", reading: "Reading", stages: "Stages") -> "Overview":
-    import torch
+def _subject(wish: Wish, stages: "Stages") -> "Subject":
+    from regard.recording import subjects
 
+    if wish.source == "image":
+        return subjects.image(wish.model, user_path(wish.given), stages.begin)
+    if wish.source == "audio":
+        return subjects.sound(wish.model, user_path(wish.given), stages.begin)
+    if wish.source == "load":
+        return subjects.saved(user_path(wish.given), stages.begin)
+    return subjects.text(wish.model, wish.given, stages.begin, wish.more, wish.beyond)
+
+
+def _looked(wish: Wish, subject: "Subject", stages: "Stages") -> "tuple[Recording, Overview]":
+    from regard.recording.keeping import QueriesAndKeys, Statistics
     from regard.recording.overview import overview_of
-    from regard.recording.watch import watch
 
-    layers = [_counted("look.no-layer", n, loaded.layers, wish.model) for n in wish.layers]
-    heads = [_counted("look.no-head", n, loaded.heads, wish.model) for n in wish.heads]
-    queries = [p for query in wish.queries for p in _positions(query, reading, wish.model)]
-    with torch.inference_mode():
-        stages.begin("look.reading")
-        try:
-            with watch(loaded.model) as recording:
-                loaded.model(input_ids=torch.tensor([reading.ids]))
-        except KindError as error:
-            raise UserError("look.unwatchable", model=wish.model) from error
-        except Exception as error:  # a model that needs pictures or sound fails in its own way
-            raise UserError("look.cannot-read", model=wish.model, why=reason(error)) from error
-        stages.begin("look.weighing")
-        return overview_of(
-            recording,
-            model=wish.model,
-            tokens=reading.tokens,
-            layers=sorted(set(layers)) or None,
-            heads=sorted(set(heads)) or None,
-            queries=sorted(set(queries)) or None,
-            separators=reading.separators,
-            progress=stages.step,
-        )
+    name, reading = subject.model, subject.reading
+    layers = [_counted("look.no-layer", n, subject.layers, name) for n in wish.layers]
+    heads = [_counted("look.no-head", n, subject.heads, name) for n in wish.heads]
+    queries = [p for query in wish.queries for p in _positions(query, reading, name)]
+    kept = Statistics(separators=reading.separators) if wish.statistics else QueriesAndKeys()
+    recording = subject.record(kept, stages.begin, stages.step)
+    stages.begin("look.weighing")
+    overview = overview_of(
+        subject.square(recording),
+        model=name,
+        tokens=reading.tokens,
+        layers=sorted(set(layers)) or None,
+        heads=sorted(set(heads)) or None,
+        queries=sorted(set(queries)) or None,
+        separators=reading.separators,
+        progress=stages.step,
+    )
+    return recording, overview
 
 
-def _notes(wish: Wish, loaded: "Loaded", reading: "Reading", lang: Language) -> list[str]:
-    """What the reader should know of this text and model; refuses a text that is too long."""
-    notes = []
-    count, limit = len(reading.ids), loaded.context
-    if limit is not None and count > limit:
-        if not loaded.extends:
-            raise UserError("look.ends", count=count, model=wish.model, limit=limit)
-        if not wish.beyond:
-            raise UserError("look.too-long", count=count, model=wish.model, limit=limit)
-        notes.append(say("look.beyond", lang, count=count, model=wish.model, limit=limit))
-    if reading.unknown:
-        notes.append(
-            say(
-                "look.unknown-tokens",
-                lang,
-                count=reading.unknown,
-                total=count,
-                model=wish.model,
-                unknown=loaded.tokenizer.unk_token,
-            )
-        )
-    return notes
+def _source(pieces: Sequence[str], **files: str | None) -> tuple[str, str]:
+    """What is looked at, and the text or the path: one of them, and only one."""
+    named = {name: path for name, path in files.items() if path is not None}
+    others = [name for name in named if name != "file"]
+    if not others:
+        return "text", _text(pieces, named.get("file"))
+    if len(named) > 1 or pieces:
+        first, second = [*(["TEXT"] if pieces else []), *(f"--{name}" for name in named)][:2]
+        raise UserError("look.two-sources", first=first, second=second)
+    (source,) = others
+    return source, named[source]
+
+
+def _model(source: str, given: str, model: str | None) -> str:
+    """The model's name, where none was given the one that reads such a source."""
+    if source == "load":
+        return given
+    if model is None and source != "text":
+        raise UserError(f"look.{source}-model")
+    return model or "smollm2"
+
+
+def _more(number: str, source: str) -> int:
+    if source != "text":
+        raise UserError("look.generate-text", option=f"--{source}")
+    if (more := _whole("--generate", number)) < 1:
+        raise UserError("look.generate-some", value=more)
+    return more
 
 
 def _text(pieces: Sequence[str], file: str | None) -> str:
@@ -203,20 +238,26 @@ def _lines(text: str) -> str:
 
 
 def _destination(to: str) -> Path:
-    """The path to save at, refused now rather than after the long work."""
+    """The path to save a picture at, refused now rather than after the long work."""
     from regard.pictures import DRAWN, SUFFIXES
 
+    suffix = user_path(to).suffix.lower()
+    if suffix not in SUFFIXES and not os.path.isdir(user_path(to)):
+        raise UserError("picture.unknown-format", name=user_path(to).name)
+    if suffix in DRAWN:
+        need("matplotlib")
+    return _place("--to", to)
+
+
+def _place(option: str, to: str) -> Path:
+    """The path to write at, refused where nothing can be written."""
     path = user_path(to)
     if os.path.isdir(path):
-        raise UserError("look.is-folder", path=to)
-    if path.suffix.lower() not in SUFFIXES:
-        raise UserError("picture.unknown-format", name=path.name)
-    if path.suffix.lower() in DRAWN:
-        need("matplotlib")
+        raise UserError("look.is-folder", option=option, path=to)
     if not os.path.isdir(path.parent):
-        raise UserError("look.no-folder", path=to, folder=path.parent)
+        raise UserError("look.no-folder", option=option, path=to, folder=path.parent)
     if not os.access(path.parent, os.W_OK):
-        raise UserError("look.write-protected", path=to, folder=path.parent)
+        raise UserError("look.write-protected", option=option, path=to, folder=path.parent)
     try:
         path.lstat()
     except FileNotFoundError:

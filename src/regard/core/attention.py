@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,9 @@ from regard.core.reducers import Lse, Mixed
 from regard.core.weights import Weights
 from regard.rules.masks import Mask
 from regard.rules.scores import Score
+
+HEARD: list[Callable[[Array, Array, Mask | None, dict[str, Any]], None]] = []
+"""Told of each call of ``attend`` with data, before it is computed: a watch listens here."""
 
 
 def attend(
@@ -87,6 +91,8 @@ def attend(
         (output,) = traced.attend(q, k, v, mask, **options, generator=generator, engine=engine)
         return output
     call = check(q, k, v, mask, **options)
+    for hear in HEARD:
+        hear(q, k, mask, options)
     if call.dropout:
         call = replace(call, seed=draw_seed(call.xp, generator))
     (output,) = run(call, choose(call, engine, "output").engine, [Mixed(call)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -125,7 +126,12 @@ class Weights:
             _numbers(name, part, n)
             for name, part, n in zip(("row", "key"), (rows, keys), self.shape[-2:], strict=True)
         )
-        call = self._call.of_rows(row_numbers)
+        call = self._call
+        head: Any = lead[-1] if lead else slice(None)
+        if _is_whole(head) and not self._call.bare:
+            found = _of_head(call, int(head) % self.shape[-3])
+            lead, call = (lead if found is call else (*lead[:-1], 0)), found
+        call = call.of_rows(row_numbers)
         (entries,) = run(call, self._engine, [Entries(call.frame, key_numbers)])
         entries = call.finish(entries, 3)
         drop = tuple(0 if _is_whole(part) else slice(None) for part in (rows, keys))
@@ -170,6 +176,20 @@ def _check_lead(index: tuple[Any, ...], shape: tuple[int, ...]) -> None:
         raise ValueRangeError(
             f"the index of batch and heads must lie within {shape}, but {index} came: {error}"
         ) from None
+
+
+def _of_head(call: Call, head: int) -> Call:
+    """The call for one of its query heads only, where nothing but q and k tells it apart.
+
+    It is the call itself where a mask, bias or sink may differ between heads.
+    """
+    if call.bias is not None or call.sink is not None:
+        return call
+    if call.mask is not None and call.ranges is None:
+        return call
+    group = head // call.sizes.group
+    q, k = call.q[..., head : head + 1, :, :], call.k[..., group : group + 1, :, :]
+    return replace(call, q=q, k=k, frame=replace(call.frame, sizes=replace(call.sizes, H=1, G=1)))
 
 
 def _is_whole(part: Any) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from regard._errors import UserError
 
 
-def write_whole(path: Path, parts: Iterable[bytes]) -> None:
+def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     """Writes ``parts`` beside ``path`` and moves the file there when all of them are on disk.
 
     Raises ``UserError`` where the folder is missing or refuses the file; what stood at ``path``

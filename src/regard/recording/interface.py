@@ -7,7 +7,7 @@ mask value, so no T × S array is made; what we cannot read as one becomes a boo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -111,9 +111,9 @@ def mask(
     """What transformers asks of a mask implementation, as a mask value."""
     first, key = int(q_offset), int(kv_offset)
     known, rule = _rule_of(mask_function)
-    device = unused.get("device", "cpu")
     if not known and mask_function is not None:
-        rule = keep(_dense(mask_function, batch_size, (first, q_length), (key, kv_length), device))
+        at = [(0, batch_size), (0, 1), (first, q_length), (key, kv_length)]
+        rule = keep(evaluate(mask_function, at, unused.get("device", "cpu")))
     if attention_mask is not None:
         there = attention_mask[:, key : key + kv_length].bool()
         if missing := kv_length - there.shape[1]:  # the empty slots of a static cache
@@ -161,18 +161,15 @@ def _rule_of(fn: Callable[..., Any] | None) -> tuple[bool, Mask | None]:
     return False, None
 
 
-def _dense(
-    fn: Callable[..., Any], batch: int, rows: tuple[int, int], keys: tuple[int, int], device: Any
-) -> Tensor:
-    """(B, 1, T, S) what a mask function says of each pair, given as numbers of one entry each."""
+def evaluate(fn: Callable[..., Any], at: Sequence[tuple[int, int]], device: Any) -> Tensor:
+    """(B, H, T, S) what ``fn``, given as numbers of one entry each, says of every entry.
+
+    ``at`` is the first and the number of each of the four.
+    """
     from torch.func import vmap
 
     for axes in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None)):
         fn = vmap(fn, in_dims=axes, out_dims=0)
     each = vmap(fn, in_dims=(0, None, None, None), out_dims=0)
-    ranges = [
-        torch.arange(first, first + n, device=device)
-        for first, n in ((0, batch), (0, 1), rows, keys)
-    ]
-    seen: Tensor = each(*ranges)
+    seen: Tensor = each(*(torch.arange(first, first + n, device=device) for first, n in at))
     return seen

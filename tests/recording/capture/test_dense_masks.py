@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.recording import dense_masks
+from regard.recording.capture import dense_masks
 from regard.rules.masks import Keep, Spans
 from regard.rules.scores import Dense, Relative
 
@@ -38,7 +38,7 @@ def test_a_bias_is_read_back_where_its_queries_stand(
 
 
 def test_a_mask_that_is_no_run_of_keys_is_kept_as_it_is() -> None:
-    from regard.recording.dense_masks import Masks
+    from regard.recording.capture.dense_masks import Masks
 
     q, k = torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 5, 4)
     seen = torch.rand(2, 1, 3, 5, generator=torch.Generator().manual_seed(0)) < 0.5
@@ -64,7 +64,7 @@ def test_a_mask_that_is_no_run_of_keys_is_kept_as_it_is() -> None:
 @pytest.mark.parametrize("shape", [(3, 5), (4, 3, 5), (1, 3, 5), (2, 1, 3, 5), (2, 4, 3, 5)])
 @pytest.mark.parametrize("kind", ["runs", "odd", "added"])
 def test_a_mask_of_any_shape_means_what_it_means_to_torch(shape: tuple[int, ...], kind: str):
-    from regard.recording.dense_masks import Masks
+    from regard.recording.capture.dense_masks import Masks
 
     random = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 4, 3, 8, generator=random), torch.randn(2, 4, 5, 8, generator=random)
@@ -86,7 +86,7 @@ def test_a_mask_of_any_shape_means_what_it_means_to_torch(shape: tuple[int, ...]
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
 def test_a_mask_longer_than_the_keys_is_cut_to_them(dtype: Any) -> None:
-    from regard.recording.dense_masks import Masks
+    from regard.recording.capture.dense_masks import Masks
 
     allowed = torch.ones(2, 1, 3, 9, dtype=torch.bool).tril(2)
     dense = allowed if dtype == torch.bool else torch.where(allowed, 0.0, float("-inf"))

@@ -1,0 +1,1 @@
+"""How the attention of a running model is overheard, one file for each way that it is called."""
