@@ -9,6 +9,7 @@ import pytest
 
 import regard
 from regard.recording.answers.compare import compare
+from regard.recording.answers.flow import flow
 from regard.recording.answers.rollout import rollout
 from regard.recording.recording import Layer, Recording, Run
 
@@ -82,6 +83,39 @@ def test_rollout_needs_layers_over_the_same_tokens() -> None:
         rollout([*layers(3), cross], [0])
     with pytest.raises(regard.ShapeError, match="at least one layer"):
         rollout([], [0])
+
+
+def through_all_pipes(made: list[Layer], target: int, source: int) -> float:
+    """The largest flow by a library that holds every pipe of the network."""
+    import networkx
+
+    network = networkx.DiGraph()
+    for n, layer in enumerate(made):
+        w = dense(layer).mean(0) + np.eye(layer.q.shape[-2])
+        w /= w.sum(1, keepdims=True)
+        for i, j in zip(*np.nonzero(w), strict=True):
+            network.add_edge((n + 1, int(i)), (n, int(j)), capacity=float(w[i, j]))
+    return float(networkx.maximum_flow_value(network, (len(made), target), (0, source)))
+
+
+@pytest.mark.parametrize(("T", "sharp", "mask"), [(9, 1, None), (14, 3, regard.causal())])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_flow_is_that_through_all_pipes(T: int, sharp: int, mask: Any, seed: int) -> None:
+    pytest.importorskip("scipy", reason="needs SciPy")
+    made = [
+        Layer(a.name, sharp * a.q, a.k, mask, None, {"sink": torch.ones(4)} if seed == 2 else {})
+        for a in layers(T, seed=seed)
+    ]
+    for target, source in ((T - 1, 0), (-1, T - 2), (T - 2, T // 2)):
+        found = flow(made, target, source)
+        want = through_all_pipes(made, target % T, source)
+        assert found.value - 1e-12 <= want <= found.bound + 1e-12
+        assert found.bound - found.value <= 1e-5
+
+
+def test_nothing_flows_from_what_comes_later() -> None:
+    pytest.importorskip("scipy", reason="needs SciPy")
+    assert flow(layers(9), 3, 5).bound == 0.0
 
 
 def test_a_recording_differs_from_itself_nowhere_and_from_another_as_its_matrices_do() -> None:

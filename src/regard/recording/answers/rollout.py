@@ -45,24 +45,24 @@ def rollout(
 
     Source: Abnar and Zuidema 2020, section 3, with its r = 0.5 and mean over heads.
     """
-    T = check_square(layers)
-    if not 0.0 <= residual <= 1.0:
-        raise ValueRangeError(f"residual must lie in 0 … 1, but it is {residual}")
+    T = check_square(layers, residual)
     told = progress or (lambda done, total: None)
     flow = np.zeros((len(targets), T))
-    flow[np.arange(len(targets)), [_within(t, T) for t in targets]] = 1.0
+    flow[np.arange(len(targets)), [within(t, T) for t in targets]] = 1.0
     for done, layer in enumerate(reversed(layers)):
         told(done, len(layers))
-        whole = (1 - residual) * _row_sums(layer, sample) + residual
+        whole = (1 - residual) * row_sums(layer, sample) + residual
         share = np.divide(flow, whole, out=np.zeros_like(flow), where=whole > 0)
-        carried = _of(layer.weights.received(by=share), sample).mean(axis=0)
+        carried = one_of(layer.weights.received(by=share), sample).mean(axis=0)
         flow = (1 - residual) * carried + residual * share
     told(len(layers), len(layers))
     return flow
 
 
-def check_square(layers: Sequence[Layer]) -> int:
+def check_square(layers: Sequence[Layer], residual: float) -> int:
     """T, the tokens that all ``layers`` are over."""
+    if not 0.0 <= residual <= 1.0:
+        raise ValueRangeError(f"residual must lie in 0 … 1, but it is {residual}")
     if not layers:
         raise ShapeError("layers must hold at least one layer, but the recording has none")
     T = int(layers[0].q.shape[-2])
@@ -76,21 +76,22 @@ def check_square(layers: Sequence[Layer]) -> int:
     return T
 
 
-def _row_sums(layer: Layer, sample: int) -> NDArray[np.float64]:
+def row_sums(layer: Layer, sample: int) -> NDArray[np.float64]:
     """(T,) what the weights of each query sum to, mean over heads: 1, but for sinks and padding."""
     W = layer.weights
     if "sink" not in layer.options and W.visible.all():
         return np.ones(W.shape[-2])
-    return np.asarray(_of(W.mass(slice(None)), sample).mean(axis=0))
+    return np.asarray(one_of(W.mass(slice(None)), sample).mean(axis=0))
 
 
-def _within(target: int, T: int) -> int:
+def within(target: int, T: int) -> int:
+    """``target`` counted from 0."""
     if not -T <= target < T:
         raise ValueRangeError(f"a target must lie in 0 … {T - 1}, but {target} came")
     return target % T
 
 
-def _of(answer: Any, sample: int) -> NDArray[np.float64]:
+def one_of(answer: Any, sample: int) -> NDArray[np.float64]:
     """One sample's answer, (H, …), in float64."""
     one: NDArray[np.float64] = np.asarray(answer[sample].detach().cpu(), np.float64)
     return one
