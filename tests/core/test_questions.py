@@ -64,6 +64,58 @@ def test_all_questions_in_one_pass(
     np.testing.assert_allclose(double(W.lse), lse, **CLOSE)
 
 
+@pytest.mark.parametrize("engine", ["tiles", "formula"])
+@given(
+    case=cases(longest=12),
+    library=st.sampled_from(["numpy", "strict", "torch"]),
+    ways=st.integers(0, 3),
+    budget=st.sampled_from([1, 24, 1 << 20]),
+    data=st.data(),
+)
+@settings(max_examples=60)
+def test_queries_that_count_unlike_and_keys_of_each_querys_own(
+    engine: str, case: Case, library: str, ways: int, budget: int, data: Any
+) -> None:
+    _, w, _ = by_hand(case)
+    T, S = w.shape[-2:]
+    numbers = st.lists(st.floats(-2, 2, width=16), min_size=T, max_size=T)
+    by = np.array([data.draw(numbers) for _ in range(max(ways, 1))])
+    near = data.draw(st.integers(1, 5))
+    (q, k, _, mask), options = arrays(case, library, "float64")
+    W = regard.weights(q, k, mask, **options, engine=engine)
+    odd = regard.where(lambda i, j: (i + j) % 2 == 1)
+    with strips_of(budget):
+        got, local, mixed = W.ask(
+            regard.received(by if ways else by[0]),
+            regard.mass(regard.window(near)),
+            regard.mass(odd | regard.prefix(1)),
+        )
+    want = by @ w if ways else (by @ w)[..., 0, :]
+    np.testing.assert_allclose(double(got), want, **CLOSE)
+    start = S - T if options.get("start") is None else np.asarray(options["start"])
+    i, j = np.asarray(start)[..., None, None] + np.arange(T)[:, None], np.arange(S)
+    if np.ndim(start):
+        i = i[..., None, :, :]  # room for the heads
+    inside = (j <= i) & (j > i - near)
+    np.testing.assert_allclose(double(local), (w * inside).sum(-1), **CLOSE)
+    inside = ((i + j) % 2 == 1) | (j < 1)
+    np.testing.assert_allclose(double(mixed), (w * inside).sum(-1), **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("by", "says"),
+    [
+        ([1.0, 2.0], r"\(T,\) or \(N, T\) with T = 3 queries, but its shape is \(2,\)"),
+        (np.zeros((1, 1, 3)), r"its shape is \(1, 1, 3\)"),
+        (["a", "b", "c"], "must be numbers, but it is <U1"),
+        ([[1.0], [1.0, 2.0]], "rectangular"),
+    ],
+)
+def test_a_count_of_queries_that_does_not_fit_is_refused(by: Any, says: str) -> None:
+    with pytest.raises((regard.ShapeError, regard.KindError), match=says):
+        regard.weights(np.eye(3), np.eye(3)).received(by)
+
+
 def check_topk(top: TopK, w: np.ndarray, k: int) -> None:
     values, keys = double(top.weights), np.asarray(top.keys)
     want = -np.sort(-w, axis=-1)[..., :k]

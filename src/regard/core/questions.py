@@ -16,6 +16,8 @@ import numpy as np
 from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import Array, count, rectangular
 from regard.core.reducers import (
+    Among,
+    Carried,
     Diagonals,
     Entropy,
     Mass,
@@ -25,6 +27,7 @@ from regard.core.reducers import (
     Strongest,
 )
 from regard.rules.frame import Frame
+from regard.rules.masks import Mask
 
 
 class Question(ABC):
@@ -105,23 +108,47 @@ class entropy(Question):
         return Entropy(frame)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class received(Question):
     """The weight each key receives, summed over the queries, (…, H, S).
 
     ::
 
         received_j = Σ_i w_ij
+        received_nj = Σ_i by_ni w_ij
+
+    Args:
+        by: (T,) or (N, T), how much each query counts, once or in N ways; 1 each unless given.
+            With N ways the answer is (…, H, N, S).
+
+    Raises:
+        KindError: a ``by`` that is no array of numbers.
+        ShapeError: a ``by`` that has not one number a query.
 
     Source: Zhang et al. 2023 (H2O), section 3.2.
 
     >>> import numpy as np, regard
-    >>> regard.weights(np.zeros((6, 4)), np.zeros((3, 4))).received().round(6).tolist()
+    >>> W = regard.weights(np.zeros((6, 4)), np.zeros((3, 4)))
+    >>> W.received().round(6).tolist()
     [2.0, 2.0, 2.0]
+    >>> W.received(by=[0, 0, 0, 0, 0, 3]).round(6).tolist()
+    [1.0, 1.0, 1.0]
     """
 
+    by: Any = None
+
     def reducer(self, frame: Frame) -> Reducer:
-        return Received(frame)
+        if self.by is None:
+            return Received(frame)
+        by = rectangular("by", self.by.detach().cpu() if hasattr(self.by, "detach") else self.by)
+        if by.dtype.kind not in "biuf":
+            raise KindError(f"by of received(by) must be numbers, but it is {by.dtype}")
+        if by.ndim not in (1, 2) or by.shape[-1] != frame.sizes.T:
+            raise ShapeError(
+                f"by of received(by) must be (T,) or (N, T) with T = {frame.sizes.T} queries, but "
+                f"its shape is {by.shape}"
+            )
+        return Carried(frame, by.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -155,7 +182,8 @@ class mass(Question):
         mass_i = Σ_{j in keys} w_ij
 
     Args:
-        keys: a number, a list of numbers, a slice, or a bool array (S,).
+        keys: a number, a list of numbers, a slice, or a bool array (S,); or a mask, for a set of
+            each query's own: ``mass(window(8))``.
 
     Raises:
         KindError: keys that are no whole numbers.
@@ -167,11 +195,16 @@ class mass(Question):
     >>> W = regard.weights(np.zeros((2, 4)), np.zeros((4, 4)))
     >>> W.mass(0).tolist(), W.mass(slice(2, None)).tolist()
     ([0.25, 0.25], [0.5, 0.5])
+    >>> W.mass(regard.window(1)).tolist()
+    [0.25, 0.25]
     """
 
     keys: Any
 
     def reducer(self, frame: Frame) -> Reducer:
+        if isinstance(self.keys, Mask):
+            self.keys.ranges(frame)  # one that does not fit says so now
+            return Among(frame, self.keys)
         chosen = np.zeros(frame.sizes.S, bool)
         keys = self.keys.detach().cpu() if hasattr(self.keys, "detach") else self.keys
         keys = keys if isinstance(keys, slice) else rectangular("keys", keys)

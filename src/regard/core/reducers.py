@@ -17,6 +17,7 @@ from regard.core import dropout
 from regard.core.arrays import scalar
 from regard.core.call import Call
 from regard.rules.frame import Frame
+from regard.rules.masks import Mask
 from regard.rules.scores import Place
 
 
@@ -198,6 +199,18 @@ class Mass(PerQuery):
         return (self.frame.xp.sum(picked, axis=-1),)
 
 
+class Among(PerQuery):
+    """The weight on the keys that a mask allows."""
+
+    def __init__(self, frame: Frame, mask: Mask) -> None:
+        super().__init__(frame)
+        self.mask = mask
+
+    def part(self, strip: Strip) -> tuple[Array, ...]:
+        xp, w = self.frame.xp, strip.weights
+        return (xp.sum(xp.where(self.mask.strip(strip.frame), w, scalar(w, 0.0)), axis=-1),)
+
+
 class Total(Reducer):
     """An answer that all strips add to; summed in float64, since many rows may add up."""
 
@@ -221,6 +234,27 @@ class Received(Total):
 
     def shape(self) -> tuple[int, ...]:
         return (self.frame.sizes.S,)
+
+    def at(self, frame: Frame) -> Place:
+        return (..., frame.keys)
+
+
+class Carried(Total):
+    """Σ over the queries of each key's weights, every query counted as much as ``by`` says."""
+
+    def __init__(self, frame: Frame, by: NDArray[np.float64]) -> None:
+        super().__init__(frame)
+        self.by = by
+
+    def part(self, strip: Strip) -> tuple[Array, ...]:
+        xp, w = self.frame.xp, strip.weights
+        rows = self.by[..., strip.frame.query_index()].astype(np.float64)
+        u = xp.astype(self.frame.move(np.atleast_2d(rows)), w.dtype)
+        carried = u @ w
+        return (carried if self.by.ndim == 2 else carried[..., 0, :],)
+
+    def shape(self) -> tuple[int, ...]:
+        return (*self.by.shape[:-1], self.frame.sizes.S)
 
     def at(self, frame: Frame) -> Place:
         return (..., frame.keys)

@@ -93,9 +93,9 @@ class Weights:
         """Short for ``ask(entropy())``."""
         return self._only(questions.entropy())
 
-    def received(self) -> Array:
-        """Short for ``ask(received())``."""
-        return self._only(questions.received())
+    def received(self, by: Any = None) -> Array:
+        """Short for ``ask(received(by))``."""
+        return self._only(questions.received(by))
 
     def by_distance(self) -> questions.ByDistance:
         """Short for ``ask(by_distance())``."""
