@@ -316,11 +316,10 @@ struct Asking {
 
   float on_keys(int64_t i, const Share& share) const {
     float sum = 0;
-    for (int64_t n = 0; n < share.count; ++n)
-      each(*this, i, share.runs[2 * n], share.runs[2 * n + 1],
-           [&](int64_t t, int64_t from, int64_t to) {
-             sum += x.factor[place(t, i)] * sum_of(weights(i) + (from - low), to - from);
-           });
+    each(*this, i, share.first, share.last, [&](int64_t t, int64_t from, int64_t to) {
+      sum += x.factor[place(t, i)] *
+             sum_marked(weights(i) + (from - low), share.marks + from, to - from);
+    });
     return sum;
   }
 
@@ -380,13 +379,12 @@ struct Asking {
   void add_diagonals(int first, int last, const Totals& totals) {
     const int64_t n = high - low + last - first - 1;
     std::memset(x.diagonal, 0, n * 4);
-    for (int64_t t = 0; t < tiles; ++t)
-      for (int i = first; i < last; ++i)
-        each(*this, i, low + t * KEYS, low + (t + 1) * KEYS,
-             [&](int64_t, int64_t from, int64_t to) {
-               add_row(weights(i) + (from - low), x.factor[place(t, i)], to - from,
-                       x.diagonal + (from - low) + (last - 1 - i));
-             });
+    // A whole row at a time: what one has stored may be read one number on only after a while.
+    for (int i = first; i < last; ++i)
+      each(*this, i, low, high, [&](int64_t t, int64_t from, int64_t to) {
+        add_row(weights(i) + (from - low), x.factor[place(t, i)], to - from,
+                x.diagonal + (from - low) + (last - 1 - i));
+      });
     // The first of them is that of the last row and the first key.
     const int64_t far = call.first_row + x.rows[last - 1].t - low;
     double* to = totals.distance + (far - totals.first + call.S - 1);
