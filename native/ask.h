@@ -14,10 +14,10 @@ struct Strongest {
   int64_t* keys = nullptr;  // the same, −1 where there are fewer
 };
 
-// The weight on some keys, which are runs of first and one after the last.
+// The weight on some of the keys first … last: those whose mark is 1 and not 0.
 struct Share {
-  const int64_t* runs = nullptr;
-  int64_t count = 0;
+  const uint32_t* marks = nullptr;  // (S,)
+  int64_t first = 0, last = 0;
   char* out = nullptr;  // (B, H, all rows)
 };
 

@@ -120,6 +120,20 @@ REGARD_INLINE void weigh_apart(const float* s, int64_t n, float unit, float shif
   *spread = total(add(spread_a, spread_b));
 }
 
+// A number that at least k of the lanes lie above, or −∞; so k of the whole row do.
+REGARD_INLINE float bar_of(F a, F b, int64_t k, float most) {
+  float low = -largest(larger(sub(zero(), a), sub(zero(), b))), found = -INFINITE;
+  // Halving the way to the greatest finds a bar that few others lie above.
+  for (int i = 0; k < NR && low > -INFINITE && i < 8; ++i) {
+    const float middle = 0.5f * low + 0.5f * most;
+    const int there = __builtin_popcount(above(a, all(middle))) +
+                      __builtin_popcount(above(b, all(middle)));
+    if (there >= k) low = found = middle;
+    else most = middle;
+  }
+  return found;
+}
+
 template <class Kind>
 struct Asking {
   const Job& job;
@@ -188,13 +202,21 @@ struct Asking {
       if (row.mask) hide_by_bytes(call, row, from, keys, s);
       if (!whole && row.first) hide_by_ranges(call, row, from, keys, s);
       hide(s, keys, full);
-      const float most = row_largest(s, full);
+      F a = load(s), b = load(s + W);
+      for (int64_t j = NR; j < full; j += NR) {
+        a = larger(a, load(s + j));
+        b = larger(b, load(s + j + W));
+      }
+      const float most = largest(larger(a, b));
       const float shift = __builtin_fabsf(most) < INFINITE ? most * unit : 0;
       x.shift[place(t, i)] = shift;
       weigh_apart(s, full, unit, shift, weights(i) + (from - low), &x.sum[place(t, i)],
                   &x.spread[place(t, i)]);
-      for (int k = 0; k < asked.strongest_count; ++k)
-        if (most > best(k, i).bar()) pick(best(k, i), s, from, full);
+      for (int k = 0; k < asked.strongest_count; ++k) {
+        Best<float>& found = best(k, i);
+        if (!(most > found.bar())) continue;
+        pick(found, found.n < found.k ? bar_of(a, b, found.k, most) : found.bar(), s, from, full);
+      }
     }
   }
 
@@ -268,11 +290,14 @@ struct Asking {
   Best<float>& best(int question, int64_t row) const { return x.best[question * x.height + row]; }
   static void put(char* out, int64_t n, float value) { reinterpret_cast<float*>(out)[n] = value; }
 
-  static void pick(Best<float>& best, const float* s, int64_t first, int64_t n) {
+  // Offers what lies above `bar`, and above the heap's own bar where that is higher.
+  static void pick(Best<float>& best, float bar, const float* s, int64_t first, int64_t n) {
     for (int64_t j = 0; j < n; j += W)
-      for (unsigned found = above(load(s + j), all(best.bar())); found; found &= found - 1) {
+      for (unsigned found = above(load(s + j), all(bar)); found; found &= found - 1) {
         const int i = __builtin_ctz(found);
-        if (s[j + i] > best.bar()) best.offer(s[j + i], first + j + i);
+        if (!(s[j + i] > bar)) continue;
+        best.offer(s[j + i], first + j + i);
+        if (best.bar() > bar) bar = best.bar();
       }
   }
 
@@ -291,11 +316,10 @@ struct Asking {
 
   float on_keys(int64_t i, const Share& share) const {
     float sum = 0;
-    for (int64_t n = 0; n < share.count; ++n)
-      each(*this, i, share.runs[2 * n], share.runs[2 * n + 1],
-           [&](int64_t t, int64_t from, int64_t to) {
-             sum += x.factor[place(t, i)] * sum_of(weights(i) + (from - low), to - from);
-           });
+    each(*this, i, share.first, share.last, [&](int64_t t, int64_t from, int64_t to) {
+      sum += x.factor[place(t, i)] *
+             sum_marked(weights(i) + (from - low), share.marks + from, to - from);
+    });
     return sum;
   }
 
@@ -355,13 +379,12 @@ struct Asking {
   void add_diagonals(int first, int last, const Totals& totals) {
     const int64_t n = high - low + last - first - 1;
     std::memset(x.diagonal, 0, n * 4);
-    for (int64_t t = 0; t < tiles; ++t)
-      for (int i = first; i < last; ++i)
-        each(*this, i, low + t * KEYS, low + (t + 1) * KEYS,
-             [&](int64_t, int64_t from, int64_t to) {
-               add_row(weights(i) + (from - low), x.factor[place(t, i)], to - from,
-                       x.diagonal + (from - low) + (last - 1 - i));
-             });
+    // A whole row at a time: what one has stored may be read one number on only after a while.
+    for (int i = first; i < last; ++i)
+      each(*this, i, low, high, [&](int64_t t, int64_t from, int64_t to) {
+        add_row(weights(i) + (from - low), x.factor[place(t, i)], to - from,
+                x.diagonal + (from - low) + (last - 1 - i));
+      });
     // The first of them is that of the last row and the first key.
     const int64_t far = call.first_row + x.rows[last - 1].t - low;
     double* to = totals.distance + (far - totals.first + call.S - 1);

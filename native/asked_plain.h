@@ -87,9 +87,8 @@ static void plain_answer_row(const Job& job, const Ask& asked, const Place& at, 
   for (int k = 0; k < asked.share_count; ++k) {
     const Share& share = asked.share[k];
     double on = 0;
-    for (int64_t n = 0; n < share.count; ++n)
-      for (int64_t j = at_least(low, share.runs[2 * n]); j < at_most(high, share.runs[2 * n + 1]); ++j)
-        on += w[j];
+    for (int64_t j = at_least(low, share.first); j < at_most(high, share.last); ++j)
+      if (share.marks[j]) on += w[j];
     put(share.out, to, on);
   }
   for (int k = 0; k < asked.entries_count; ++k) {

@@ -121,8 +121,9 @@ void ask(const nb::tuple& numbers, const nb::tuple& asked, double scale, double 
   }
   a.share_count = how_many(more);
   for (int i = 0; i < a.share_count; ++i) {
-    a.share[i].runs = more.pointer<const int64_t>();
-    a.share[i].count = more.next();
+    a.share[i].marks = more.pointer<const uint32_t>();
+    a.share[i].first = more.next();
+    a.share[i].last = more.next();
     a.share[i].out = more.pointer<char>();
   }
   a.entries_count = how_many(more);

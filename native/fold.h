@@ -6,11 +6,28 @@
 namespace regard::REGARD_LEVEL {
 
 REGARD_INLINE float sum_of(const float* x, int64_t n) {
-  F vector = zero();
+  F a = zero(), b = zero();
   int64_t j = 0;
-  for (; j + W <= n; j += W) vector = add(vector, load(x + j));
-  float sum = total(vector);
+  for (; j + NR <= n; j += NR) {
+    a = add(a, load(x + j));
+    b = add(b, load(x + j + W));
+  }
+  for (; j + W <= n; j += W) a = add(a, load(x + j));
+  float sum = j ? total(add(a, b)) : 0;
   for (; j < n; ++j) sum += x[j];
+  return sum;
+}
+
+// Of those whose mark is 1; an infinite one that is not takes no part.
+REGARD_INLINE float sum_marked(const float* x, const uint32_t* marks, int64_t n) {
+  F a = zero(), b = zero();
+  int64_t j = 0;
+  for (; j + NR <= n; j += NR) {
+    a = add(a, kept(load(x + j), load_int(marks + j), 1));
+    b = add(b, kept(load(x + j + W), load_int(marks + j + W), 1));
+  }
+  float sum = j ? total(add(a, b)) : 0;
+  for (; j < n; ++j) sum += marks[j] ? x[j] : 0;
   return sum;
 }
 
@@ -53,18 +70,20 @@ static void fold(const Picture& p, const float* sums, const float* tops, int64_t
                  double* pixels) {
   low = at_least(low, p.first_key);
   high = at_most(high, p.last_key);
-  for (int64_t j = low, next; j < high; j = next) {
-    const int64_t pixel = (j - p.first_key) / p.block_keys;
-    next = at_most(p.first_key + (pixel + 1) * p.block_keys, high);
+  if (low >= high) return;
+  pixels += (low - p.first_key) / p.block_keys;
+  int64_t next = low + p.block_keys - (low - p.first_key) % p.block_keys;
+  for (int64_t j = low; j < high; j = next, next += p.block_keys, ++pixels) {
+    next = at_most(next, high);
     const float sum = sum_of(sums + j, next - j);
     if (!p.largest) {
-      pixels[pixel] += sum;
+      *pixels += sum;
       continue;
     }
     float top = 0;
     for (int64_t i = j; i < next; ++i) top = tops[i] > top ? tops[i] : top;
     if (sum != sum) top = sum;  // NaN, which comparisons pass over
-    if (top > pixels[pixel] || top != top) pixels[pixel] = top;
+    if (top > *pixels || top != top) *pixels = top;
   }
 }
 

@@ -39,7 +39,7 @@ class Answers:
         self.call = call
         self.wide = accumulator(call.xp, call.q)
         self.found = [(reducer, self._empty(reducer)) for reducer in reducers]
-        self.alive: list[NDArray[np.int64]] = []
+        self.alive: list[NDArray[Any]] = []
 
     def numbers(self) -> tuple[int, ...]:
         """The questions in the order of ``ask`` in native/bindings.cpp."""
@@ -47,8 +47,8 @@ class Answers:
         return (
             *(address(found[0][1][0]) if found else 0 for found in once),
             *self._each(Strongest, lambda asked: (asked.k,)),
-            *self._each(Mass, lambda asked: self._list(_runs(asked.keys), 2)),
-            *self._each(Entries, lambda asked: self._list(asked.keys, 1)),
+            *self._each(Mass, self._marks),
+            *self._each(Entries, self._keys),
             *self._each(Pixels, _picture),
         )
 
@@ -87,19 +87,20 @@ class Answers:
             numbers += [*words(asked), *map(address, arrays)]
         return numbers
 
-    def _list(self, numbers: NDArray[np.int64], each: int) -> tuple[int, int]:
-        """The address of some numbers, and how many times ``each`` of them there are."""
-        kept = np.ascontiguousarray(numbers, np.int64)
-        self.alive.append(kept)
-        return address(kept), kept.size // each
+    def _marks(self, asked: Mass) -> tuple[int, int, int]:
+        """A mark for each key, whether it is in the set, and the keys that hold the set."""
+        marks = np.zeros(self.call.sizes.S, np.uint32)
+        marks[asked.keys] = 1
+        first, last = (asked.keys[0], asked.keys[-1] + 1) if asked.keys.size else (0, 0)
+        return self._kept(marks), int(first), int(last)
 
+    def _keys(self, asked: Entries) -> tuple[int, int]:
+        return self._kept(np.ascontiguousarray(asked.keys, np.int64)), len(asked.keys)
 
-def _runs(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sorted keys as runs: the first of each, and one after its last."""
-    ends = np.flatnonzero(np.diff(keys) != 1)
-    first = keys[np.concatenate([[0], ends + 1])] if keys.size else keys
-    last = keys[np.concatenate([ends, [-1]])] + 1 if keys.size else keys
-    return np.stack([first, last], axis=-1)
+    def _kept(self, array: NDArray[Any]) -> int:
+        """The address of an array that lives as long as this does."""
+        self.alive.append(array)
+        return address(array)
 
 
 def _picture(asked: Pixels) -> tuple[int, ...]:
