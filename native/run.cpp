@@ -1,52 +1,18 @@
 // Cuts a call into pieces of work and does them on the threads there are.
 #include "run.h"
 
-#include <sched.h>
-
 #include <atomic>
-#include <cstdlib>
-#include <memory>
 
+#include "arena.h"
 #include "threads.h"
 
 namespace regard {
 namespace {
 
-// Memory that a Python thread keeps from call to call, so that small calls need not ask for any.
-class Arena {
- public:
-  char* at_least(size_t bytes) {
-    if (bytes > size_) {
-      std::free(data_);
-      size_ = (bytes + 4095) / 4096 * 4096;
-      data_ = static_cast<char*>(std::aligned_alloc(4096, size_));
-      if (!data_) {
-        size_ = 0;
-        throw std::bad_alloc();
-      }
-    }
-    return data_;
-  }
-  void let_go(size_t above) {
-    if (size_ <= above) return;
-    std::free(data_);
-    data_ = nullptr;
-    size_ = 0;
-  }
-  ~Arena() { std::free(data_); }
-
- private:
-  char* data_ = nullptr;
-  size_t size_ = 0;
-};
-
-constexpr size_t KEPT = 64 << 20;
 constexpr int64_t PANELS = 8;          // that are packed in one go
 constexpr int64_t MANY_HEADS = 8;      // key heads a thread from which each does whole heads
 constexpr int64_t LARGE = 8 << 20;     // bytes of packed heads above which that is so too, and
 constexpr int64_t SMALL = 512 * 512;   // weights of a head below which nobody should wait for others
-
-size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 struct Work {
   Job job;
@@ -68,12 +34,6 @@ void lay_out(const Cut& cut, Job& job, int64_t heads, char* at) {
 size_t packed_size(const Cut& cut, int64_t heads) {
   return rounded(heads * cut.key_floats * 4) + rounded(heads * cut.value_floats * 4) +
          rounded(heads * cut.panels);
-}
-
-// Waits until `count` has come to `all`: what is awaited is under way on another thread.
-void await(const std::atomic<int64_t>& count, int64_t all) {
-  for (int spins = 0; count.load(std::memory_order_acquire) < all; ++spins)
-    if (spins > 1000) sched_yield();
 }
 
 void whole_heads(Work& w, int thread) {
