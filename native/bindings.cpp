@@ -45,9 +45,8 @@ regard::Array array(Reader& in, int leads, int64_t size) {
   return a;
 }
 
-void attend(const nb::tuple& numbers, double scale, double softcap, double kept) {
+regard::Call read_call(Reader& in, double scale, double softcap, double kept) {
   regard::Call c;
-  Reader in(numbers);
   c.dtype = static_cast<regard::Dtype>(in.next());
   c.leads = static_cast<int>(in.next());
   if (c.leads > regard::MAX_LEAD) throw std::invalid_argument("too many leading axes");
@@ -83,12 +82,39 @@ void attend(const nb::tuple& numbers, double scale, double softcap, double kept)
     c.bias[i].dtype = static_cast<regard::Dtype>(in.next());
     c.bias[i].array = array(in, c.leads, regard::size_of(c.bias[i].dtype));
   }
-  if (!in.done()) throw std::invalid_argument("too many numbers");
   c.scale = scale;
   c.softcap = softcap;
   c.kept = kept;
+  return c;
+}
+
+void attend(const nb::tuple& numbers, double scale, double softcap, double kept) {
+  Reader in(numbers);
+  const regard::Call c = read_call(in, scale, softcap, kept);
+  if (!in.done()) throw std::invalid_argument("too many numbers");
   nb::gil_scoped_release release;
   regard::run(c);
+}
+
+// The numbers of the call, then those of its gradients.
+bool gradients(const nb::tuple& numbers, double scale, double softcap, double kept) {
+  Reader in(numbers);
+  const regard::Call c = read_call(in, scale, softcap, kept);
+  regard::Gradients g;
+  const int64_t size = regard::size_of(c.dtype), wide = size == 8 ? 8 : 4;
+  g.along = array(in, c.leads, size);
+  g.along_lse = array(in, c.leads, wide);
+  g.dtype = static_cast<regard::Dtype>(in.next());
+  for (regard::Array* to : {&g.q, &g.k, &g.v}) *to = array(in, c.leads, regard::size_of(g.dtype));
+  for (int i = 0; i < c.biases; ++i) {
+    g.bias[i] = array(in, c.leads, wide);
+    g.put[i] = in.next() != 0;
+  }
+  g.whole = in.next() != 0;
+  g.together = in.next();
+  if (!in.done()) throw std::invalid_argument("too many numbers");
+  nb::gil_scoped_release release;
+  return regard::run_backward(c, g);
 }
 
 }  // namespace
@@ -96,6 +122,7 @@ void attend(const nb::tuple& numbers, double scale, double softcap, double kept)
 NB_MODULE(_native, m) {
   m.doc() = "The C++ engine.";
   m.def("attend", &attend);
+  m.def("gradients", &gradients);
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const regard::Level* const* l = regard::levels(); *l; ++l) names.emplace_back((*l)->name);

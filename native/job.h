@@ -41,6 +41,8 @@ struct Job {
   __attribute__((always_inline)) int64_t pieces() const { return strips() * cut.parts; }
 };
 
+struct Backward;  // gradients.h
+
 struct Level {
   const char* name;
   size_t scratch;  // bytes that each thread needs
@@ -49,6 +51,7 @@ struct Level {
   void (*pack)(const Job&, int64_t head, int64_t panel, int64_t panels);
   void (*compute)(const Job&, int64_t piece, char* scratch);
   void (*merge)(const Job&, int64_t strip);
+  const Backward* backward;
 };
 
 }  // namespace regard

@@ -165,23 +165,26 @@ REGARD_INLINE bool finite(const char* row, Dtype dtype, int64_t width) {
   return total(probe) == 0;
 }
 
+// Units of the opposite sign.
+template <class Dot>
+REGARD_INLINE F opposite(F x) {
+  if constexpr (Dot::terms == 1) {
+    return sub(all(-0.0f), x);
+  } else {
+#if defined(__AVX512BF16__)
+    return _mm512_castsi512_ps(
+        _mm512_xor_si512(_mm512_castps_si512(x), all_int(0x80008000u)));
+#endif
+  }
+}
+
 // Queries of a group of rows, as A of the products; their sign is the scale's.
 template <class Dot>
 static void pack_query(const Call& call, const Cut& cut, const char* row, float* to) {
   const bool minus = call.scale < 0;
   for (int64_t d = 0; d < cut.depth; d += W) {
     F x = row_units<Dot>(row, call.dtype, d, call.D);
-    if (minus) {
-      if constexpr (Dot::terms == 1) {
-        x = sub(all(-0.0f), x);
-      } else {
-#if defined(__AVX512BF16__)
-        x = _mm512_castsi512_ps(
-            _mm512_xor_si512(_mm512_castps_si512(x), all_int(0x80008000u)));
-#endif
-      }
-    }
-    store(to + d, x);
+    store(to + d, minus ? opposite<Dot>(x) : x);
   }
 }
 
