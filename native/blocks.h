@@ -12,6 +12,17 @@
 
 namespace regard::REGARD_LEVEL {
 
+// From the first that matters to after the last; none if these meet.
+struct Span {
+  int from, to;
+  __attribute__((always_inline)) void widen(Span other) {
+    if (other.from >= other.to) return;
+    if (from >= to) *this = other;
+    from = other.from < from ? other.from : from;
+    to = other.to > to ? other.to : to;
+  }
+};
+
 struct BackScratch {
   alignas(64) float q[ROWS * LDA], along[ROWS * LDA];
   alignas(64) float q_turned[WIDEST * LDA], along_turned[WIDEST * LDA];
@@ -21,6 +32,8 @@ struct BackScratch {
   alignas(64) float slopes[TILE];
   Row rows[ROWS];
   Asked asked[ROWS];
+  Span keys_of[ROWS];         // of a tile: the keys that a row sees, in whole panels
+  Span rows_of[TILE / NR];    // … and the rows that see a panel
 };
 
 // Of a piece: its key head, its blocks, and the keys that any of their rows sees.
@@ -78,6 +91,7 @@ struct Block {
   const float *keys, *values, *straight;  // the key head, laid out
   float *key_sums, *value_sums;
   int count = 0, filled = 0;  // rows, and how many these are with those of zeros
+  bool whole = false;         // every row of a tile sees every key
 
   void begin(int64_t from, int64_t to) {
     const Call& call = job.call;
@@ -127,29 +141,45 @@ struct Block {
     const Call& call = job.call;
     const BackCut& cut = job.cut;
     const int64_t n = last - first, full = pieces_of(n, NR) * NR;
+    find_spans(first, last, full);
     for (int64_t j = 0; j < full; j += NR) {
-      Kind::multiply(filled, false, x.q, keys + (first + j) * cut.depth, NR, cut.depth, x.s + j,
-                     LDA, true);
-      Kind::multiply(filled, false, x.along, values + (first + j) * cut.value_depth, NR,
-                     cut.value_depth, x.dp + j, LDA, true);
+      const Span rows = x.rows_of[j / NR];
+      const int64_t r = rows.from / Kind::LOW * Kind::LOW, some = rows.to - r;
+      if (rows.from >= rows.to) continue;
+      Kind::multiply(some, false, x.q + r * LDA, keys + (first + j) * cut.depth, NR, cut.depth,
+                     x.s + r * LDA + j, LDA, true);
+      Kind::multiply(some, false, x.along + r * LDA, values + (first + j) * cut.value_depth, NR,
+                     cut.value_depth, x.dp + r * LDA + j, LDA, true);
     }
     soften(first, last, full);
-    constexpr int64_t step = Dot::terms * LDA;
     const float* rows = Dot::terms == 1 ? x.dp : x.ds;
     const int64_t column_step = cut.panels * NR / Dot::terms * NR;
-    if (job.want.q.data)
+    const int64_t groups = job.want.q.data ? pieces_of(filled, Kind::M) : 0;
+    for (int64_t i = 0; i < groups; ++i) {
+      const int64_t r = Kind::LOW > 1 ? i * Kind::M : filled * i / groups;
+      const int64_t end = Kind::LOW > 1 ? at_most(r + Kind::M, filled) : filled * (i + 1) / groups;
+      Span all = x.keys_of[r];
+      for (int64_t a = r + 1; a < at_most(end, count); ++a) all.widen(x.keys_of[a]);
+      if (all.from >= all.to) continue;
+      const int64_t unit = all.from / Dot::terms, units = (all.to - all.from) / Dot::terms;
       for (int64_t p = 0; p * NR < call.D; ++p)
-        Kind::multiply(filled, call.D - p * NR <= W, rows,
-                       straight + p * column_step + first / Dot::terms * NR, NR,
-                       full / Dot::terms, x.dq + p * NR, LDA, false);
+        Kind::multiply(end - r, call.D - p * NR <= W, rows + r * LDA + unit,
+                       straight + p * column_step + (first / Dot::terms + unit) * NR, NR, units,
+                       x.dq + r * LDA + p * NR, LDA, false);
+    }
     for (int64_t j = 0; j < full; j += NR) {
       const int64_t panel = (first + j) / NR;
+      const int64_t r = x.rows_of[j / NR].from / Kind::STEP * Kind::STEP;
+      const int64_t unit = r / Dot::terms;
+      const int64_t units = pieces_of(x.rows_of[j / NR].to - r, Kind::STEP) * Kind::STEP / Dot::terms;
+      if (units <= 0) continue;
       if (job.want.v.data)
-        Kind::multiply(cut.value_tall, false, x.along_turned, x.s + j, step, filled / Dot::terms,
-                       value_sums + panel * cut.value_tall * NR, NR, false);
+        Kind::multiply(cut.value_tall, false, x.along_turned + unit, x.s + r * LDA + j,
+                       Dot::terms * LDA, units, value_sums + panel * cut.value_tall * NR, NR,
+                       false);
       if (job.want.k.data)
-        Kind::multiply(cut.tall, false, x.q_turned, x.dp + j, step, filled / Dot::terms,
-                       key_sums + panel * cut.tall * NR, NR, false);
+        Kind::multiply(cut.tall, false, x.q_turned + unit, x.dp + r * LDA + j, Dot::terms * LDA,
+                       units, key_sums + panel * cut.tall * NR, NR, false);
     }
   }
 
@@ -200,6 +230,36 @@ struct Block {
       }
   }
 
+  void find_spans(int64_t first, int64_t last, int64_t full) {
+    const int panels = static_cast<int>(full / NR);
+    bool all = true;
+    for (int i = 0; i < count && all; ++i) all = sees_all(job.call, x.rows[i], first, last);
+    for (int i = 0; i < ROWS; ++i) x.keys_of[i] = {0, i < filled && all ? (int)full : 0};
+    for (int p = 0; p < panels; ++p) x.rows_of[p] = {0, all ? filled : 0};
+    for (int i = 0; i < count && !all; ++i) {
+      const Row& row = x.rows[i];
+      Span& keys = x.keys_of[i];
+      for (int64_t k = 0; k < job.call.ranges; ++k) {
+        const int64_t a = at_least(row.first[k], first), b = at_most(row.last[k], last);
+        if (a < b) keys.widen({(int)((a - first) / NR * NR), (int)(pieces_of(b - first, NR) * NR)});
+      }
+      const int r = i / Dot::terms * Dot::terms;
+      for (int p = keys.from / NR; p < keys.to / NR; ++p) x.rows_of[p].widen({r, r + Dot::terms});
+    }
+    whole = all && !job.call.mask.data;
+  }
+
+  // The keys that a row is softened for: those of the one that it makes pairs with too.
+  Span span_of(int i) const {
+    Span span = x.keys_of[i];
+    if (Dot::terms == 2) span.widen(x.keys_of[i ^ 1]);
+    return span;
+  }
+
+  static void clear(float* row, int64_t from, int64_t to) {
+    if (from < to) std::memset(row + from, 0, (to - from) * 4);
+  }
+
   void soften(int64_t first, int64_t last, int64_t full) {
     const Call& call = job.call;
     const int64_t n = last - first;
@@ -211,36 +271,55 @@ struct Block {
     const uint32_t* draws = job.draws ? job.draws + first : nullptr;
     const bool plain = !call.softcap && !learned;
     for (int i = 0; i < filled; ++i) {
+      const Span span = span_of(i);
+      const int64_t from = first + span.from, some = at_most(span.to, n) - span.from;
+      const int64_t wide = span.to - span.from;
       float *s = x.s + i * LDA, *dp = x.dp + i * LDA;
       const Row& row = x.rows[i];
+      if (wide < full)
+        for (float* hidden[] = {s, dp}; float* one : hidden) {
+          clear(one, 0, span.from);
+          clear(one, span.to, full);
+        }
+      s += span.from;
+      dp += span.from;
+      if (wide <= 0) continue;
       if (i < count) {
-        if (call.softcap) cap_slopes(call, full, s, x.slopes);
-        if (shaped) shape_row(call, row, first, n, s);
-        if (row.mask) hide_by_bytes(call, row, first, n, s);
-        if (row.first && !sees_all(call, row, first, last)) hide_by_ranges(call, row, first, n, s);
+        if (call.softcap) cap_slopes(call, wide, s, x.slopes);
+        if (shaped) shape_row(call, row, from, some, s);
+        if (row.mask) hide_by_bytes(call, row, from, some, s);
+        if (!whole && row.first) hide_by_ranges(call, row, from, some, s);
       }
-      hide(s, n, full);
+      hide(s, some, wide);
       if (Dot::terms == 2 && plain) continue;
-      if (draws) weighing.template row<true>(x.asked[i], row.draw, draws, full, s, dp);
-      else weighing.template row<false>(x.asked[i], 0, nullptr, full, s, dp);
-      if (learned && i < count) add_to_bias(call, job.want, x.asked[i], first, n, dp);
+      if (draws) weighing.template row<true>(x.asked[i], row.draw, draws + span.from, wide, s, dp);
+      else weighing.template row<false>(x.asked[i], 0, nullptr, wide, s, dp);
+      if (learned && i < count) add_to_bias(call, job.want, x.asked[i], from, some, dp);
       if (call.softcap)
-        for (int64_t j = 0; j < full; j += W) store(dp + j, mul(load(dp + j), load(x.slopes + j)));
+        for (int64_t j = 0; j < wide; j += W) store(dp + j, mul(load(dp + j), load(x.slopes + j)));
     }
 #if defined(__AVX512BF16__)
     if constexpr (Dot::terms == 2)
       for (int i = 0; i < filled; i += 2) {
-        float *s = x.s + i * LDA, *dp = x.dp + i * LDA, *ds = x.ds + i * LDA;
+        const Span span = span_of(i);
+        const int64_t wide = span.to - span.from;
+        const uint32_t* here = draws ? draws + span.from : nullptr;
+        for (int r = i; r < i + 2; ++r) {
+          clear(x.ds + r * LDA, 0, span.from / 2);
+          clear(x.ds + r * LDA, span.to / 2, full / 2);
+        }
+        float *s = x.s + i * LDA + span.from, *dp = x.dp + i * LDA + span.from;
+        float* ds = x.ds + i * LDA + span.from / 2;
         const F less[2] = {all(-x.asked[i].shift), all(-x.asked[i + 1].shift)};
         const F delta[2] = {all(x.asked[i].delta), all(x.asked[i + 1].delta)};
         const I seed[2] = {all_int(x.rows[i].draw), all_int(x.rows[i + 1].draw)};
-        if (!plain) pair_rows(full, s, dp, ds, [](F&, F&, int, int64_t) {});
+        if (!plain) pair_rows(wide, s, dp, ds, [](F&, F&, int, int64_t) {});
         else if (draws)
-          pair_rows(full, s, dp, ds, [&](F& p, F& d, int r, int64_t j) {
-            weighing.template one<true>(p, d, less[r], delta[r], seed[r], draws + j);
+          pair_rows(wide, s, dp, ds, [&](F& p, F& d, int r, int64_t j) {
+            weighing.template one<true>(p, d, less[r], delta[r], seed[r], here + j);
           });
         else
-          pair_rows(full, s, dp, ds, [&](F& p, F& d, int r, int64_t) {
+          pair_rows(wide, s, dp, ds, [&](F& p, F& d, int r, int64_t) {
             weighing.template one<false>(p, d, less[r], delta[r], seed[r], nullptr);
           });
       }
@@ -318,6 +397,7 @@ static void back_piece(const BackJob& job, int64_t number, BackScratch& x, float
   const int64_t first = at.low / NR, panels = at.low < at.high ? pieces_of(at.high, NR) - first : 0;
   std::memset(sums + first * cut.tall * NR, 0, panels * cut.tall * NR * 4);
   std::memset(value_sums + first * cut.value_tall * NR, 0, panels * cut.value_tall * NR * 4);
+  std::memset(x.dp, 0, sizeof x.dp);  // what is not computed is finite, and its weight is 0
   Kind::begin();
   Block<Kind> block{job, at, x, keys, values, straight, sums, value_sums};
   for (int64_t i = at.first_block; i < at.last_block; ++i) {

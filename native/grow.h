@@ -61,6 +61,8 @@ static constexpr GrowTable<Dot, N> grow_table{};
 template <class D>
 struct Growing {
   using Dot = D;
+  static constexpr int M = MR;           // rows of C at once, …
+  static constexpr int LOW = 1;          // … which begin at a multiple of this
   static constexpr int STEP = D::terms;  // rows of a block are filled up to a multiple of this …
   static constexpr int DEEP = 1;         // … and units of a key to one of this
   static constexpr int TALL = 1;         // … and the rows of a panel of sums to one of this
@@ -82,6 +84,8 @@ struct Growing {
 #if defined(__AMX_BF16__)
 struct GrowingTiles {
   using Dot = Pairs;
+  static constexpr int M = 32;
+  static constexpr int LOW = 16;
   static constexpr int STEP = 32;
   static constexpr int DEEP = 16;
   static constexpr int TALL = 16;
