@@ -65,8 +65,8 @@ def refuses(call: Call, want: str) -> str | None:
 
 def dislikes(call: Call) -> str | None:
     """Why ``auto`` should rather take another engine, though this one could do the call."""
-    if call.differentiated:
-        return "its derivatives come from tiles"
+    if call.differentiated and dtype_name(call.q) == "float64":
+        return "it computes gradients in float64 one row after another"
     return None
 
 
