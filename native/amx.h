@@ -38,13 +38,14 @@ REGARD_INLINE void load_tiles(bool low, bool two, const float* from, int64_t ste
   if (two) _tile_loadd(3, from + 16 * step + 16, step * 4);
 }
 
-// By 16 units of A and of a panel.
-REGARD_INLINE void multiply_tiles(bool low, bool two, const float* a, int64_t step, const float* b) {
+// By 16 units of A and of B, whose rows lie `next` bytes apart.
+REGARD_INLINE void multiply_tiles(bool low, bool two, const float* a, int64_t step, const float* b,
+                                  int64_t next = PANEL) {
   _tile_loadd(4, a, step * 4);
-  _tile_loadd(6, b, PANEL);
+  _tile_loadd(6, b, next);
   _tile_dpbf16ps(0, 4, 6);
   if (two) {
-    _tile_loadd(7, b + 16, PANEL);
+    _tile_loadd(7, b + 16, next);
     _tile_dpbf16ps(1, 4, 7);
   }
   if (low) return;

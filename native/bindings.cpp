@@ -149,12 +149,34 @@ void ask(const nb::tuple& numbers, const nb::tuple& asked, double scale, double 
   regard::ask(call, a);
 }
 
+// The numbers of the call, then those of its gradients.
+bool gradients(const nb::tuple& numbers, double scale, double softcap, double kept) {
+  Reader in(numbers);
+  const regard::Call c = call_of(in, scale, softcap, kept);
+  regard::Gradients g;
+  const int64_t size = regard::size_of(c.dtype), wide = size == 8 ? 8 : 4;
+  g.along = array(in, c.leads, size);
+  g.along_lse = array(in, c.leads, wide);
+  g.dtype = static_cast<regard::Dtype>(in.next());
+  for (regard::Array* to : {&g.q, &g.k, &g.v}) *to = array(in, c.leads, regard::size_of(g.dtype));
+  for (int i = 0; i < c.biases; ++i) {
+    g.bias[i] = array(in, c.leads, wide);
+    g.put[i] = in.next() != 0;
+  }
+  g.whole = in.next() != 0;
+  g.together = in.next();
+  if (!in.done()) throw std::invalid_argument("too many numbers");
+  nb::gil_scoped_release release;
+  return regard::run_backward(c, g);
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
   m.doc() = "The C++ engine.";
   m.def("attend", &attend);
   m.def("ask", &ask);
+  m.def("gradients", &gradients);
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const regard::Level* const* l = regard::levels(); *l; ++l) names.emplace_back((*l)->name);

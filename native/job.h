@@ -41,7 +41,8 @@ struct Job {
   __attribute__((always_inline)) int64_t pieces() const { return strips() * cut.parts; }
 };
 
-struct Ask;
+struct Ask;       // ask.h
+struct Backward;  // gradients.h
 
 struct Level {
   const char* name;
@@ -56,6 +57,7 @@ struct Level {
   size_t (*scratch_asked)(const Call&, const Ask&);
   void (*answer)(const Job&, const Ask&, int64_t piece, char* scratch);
   void (*merge_totals)(const Job&, const Ask&, int64_t head);
+  const Backward* backward;
 };
 
 }  // namespace regard

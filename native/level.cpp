@@ -74,16 +74,6 @@ static void pack(const Job& job, int64_t head, int64_t panel, int64_t panels) {
   });
 }
 
-// Weights too small for a normal float are 0 while this lives: a processor takes a hundred times as
-// long for what is not normal, and far keys under ALiBi have nothing else.
-struct SmallIsZero {
-#if defined(__SSE2__)
-  unsigned before = __builtin_ia32_stmxcsr();
-  SmallIsZero() { __builtin_ia32_ldmxcsr(before | 0x8000u); }
-  ~SmallIsZero() { __builtin_ia32_ldmxcsr(before); }
-#endif
-};
-
 static void compute_piece(const Job& job, int64_t piece, char* scratch) {
   if (job.call.dtype == Dtype::f64) return plain_compute(job, piece);
   [[maybe_unused]] const SmallIsZero quick;
@@ -119,9 +109,11 @@ static void answer_piece(const Job& job, const Ask& asked, int64_t piece, char* 
   by_kind(job.call, [&](auto kind) { answer<decltype(kind)>(job, asked, piece, scratch); });
 }
 
+extern const Backward backward;
 extern const Level level;
 const Level level = {REGARD_NAME(REGARD_LEVEL), sizeof(Scratch), cut,        begin,
                      pack,                      compute_piece,   merge_strip, cut_asked,
-                     scratch_asked,             answer_piece,    merge_totals};
+                     scratch_asked,             answer_piece,    merge_totals,
+                     &backward};
 
 }  // namespace regard::REGARD_LEVEL

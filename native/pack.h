@@ -80,22 +80,28 @@ REGARD_INLINE void turn(F (&x)[W]) {
 }
 #endif
 
+// A panel: `there` rows (the rest are 0) of `width` numbers, turned: [unit of the width][row].
 template <class Dot>
-static void pack_keys(const Call& call, const Cut& cut, const char* keys, int64_t first,
-                      float* panel) {
-  const int64_t there = at_most(NR, call.S - first);
+static void pack_turned(const char* rows, int64_t step, Dtype dtype, int64_t there, int64_t width,
+                        int64_t depth, float* panel) {
   for (int n = 0; n < NV; ++n)
-    for (int64_t d = 0; d < cut.depth; d += W) {
+    for (int64_t d = 0; d < depth; d += W) {
       F x[W];
       for (int i = 0; i < W; ++i) {
         const int64_t j = n * W + i;
-        x[i] = j < there ? row_units<Dot>(keys + (first + j) * call.k.row, call.dtype, d, call.D)
-                         : zero();
+        x[i] = j < there ? row_units<Dot>(rows + j * step, dtype, d, width) : zero();
       }
       turn(x);
-      const int64_t deep = at_most(W, cut.depth - d);
+      const int64_t deep = at_most(W, depth - d);
       for (int64_t i = 0; i < deep; ++i) store(panel + (d + i) * NR + n * W, x[i]);
     }
+}
+
+template <class Dot>
+static void pack_keys(const Call& call, const Cut& cut, const char* keys, int64_t first,
+                      float* panel) {
+  pack_turned<Dot>(keys + first * call.k.row, call.k.row, call.dtype, at_most(NR, call.S - first),
+                   call.D, cut.depth, panel);
 }
 
 #if defined(__AVX512BF16__)
@@ -110,26 +116,26 @@ REGARD_INLINE void store_pairs(F a, F b, float* to) {
 }
 #endif
 
-// Also says whether a value is NaN or infinite.
+// NR rows, of which `there` exist, in panels of NR columns: [panel][unit of rows][NR columns], the
+// panels `step` numbers apart.  Also says whether a number is NaN or infinite.
 template <class Dot>
-static bool pack_values(const Call& call, const Cut& cut, const char* values, int64_t first,
-                        float* packed) {
-  const int64_t there = at_most(NR, call.S - first), units = cut.panels * NR / Dot::terms;
+static bool pack_straight(const char* rows, int64_t row_step, Dtype dtype, int64_t there,
+                          int64_t width, float* packed, int64_t step) {
   F probe = zero();
-  for (int64_t p = 0; p < cut.value_panels; ++p) {
-    float* to = packed + (p * units + first / Dot::terms) * NR;
+  for (int64_t p = 0; p * NR < width; ++p) {
+    float* to = packed + p * step;
     for (int64_t j = 0; j < NR; j += Dot::terms, to += NR) {
-      const char* row = values + (first + j) * call.v.row;
+      const char* row = rows + j * row_step;
       if constexpr (Dot::terms == 1) {
         for (int n = 0; n < NV; ++n) {
-          F x = j < there ? row_floats(row, call.dtype, p * NR + n * W, call.E) : zero();
+          F x = j < there ? row_floats(row, dtype, p * NR + n * W, width) : zero();
           probe = fma(x, zero(), probe);
           store(to + n * W, x);
         }
       } else {
 #if defined(__AVX512BF16__)
-        F a = j < there ? row_units<Dot>(row, call.dtype, p * W, call.E) : zero();
-        F b = j + 1 < there ? row_units<Dot>(row + call.v.row, call.dtype, p * W, call.E) : zero();
+        F a = j < there ? row_units<Dot>(row, dtype, p * W, width) : zero();
+        F b = j + 1 < there ? row_units<Dot>(row + row_step, dtype, p * W, width) : zero();
         const I ones = all_int(0x7F807F80u);  // all ones: NaN or infinite
         const I top_a = _mm512_and_si512(_mm512_castps_si512(a), ones);
         const I top_b = _mm512_and_si512(_mm512_castps_si512(b), ones);
@@ -143,11 +149,33 @@ static bool pack_values(const Call& call, const Cut& cut, const char* values, in
   return !(total(probe) == 0);
 }
 
+template <class Dot>
+static bool pack_values(const Call& call, const Cut& cut, const char* values, int64_t first,
+                        float* packed) {
+  return pack_straight<Dot>(values + first * call.v.row, call.v.row, call.dtype,
+                            at_most(NR, call.S - first), call.E,
+                            packed + first / Dot::terms * NR,
+                            cut.panels * NR / Dot::terms * NR);
+}
+
 // Whether all numbers of a row are.
 REGARD_INLINE bool finite(const char* row, Dtype dtype, int64_t width) {
   F probe = zero();
   for (int64_t i = 0; i < width; i += W) probe = fma(row_floats(row, dtype, i, width), zero(), probe);
   return total(probe) == 0;
+}
+
+// Units of the opposite sign.
+template <class Dot>
+REGARD_INLINE F opposite(F x) {
+  if constexpr (Dot::terms == 1) {
+    return sub(all(-0.0f), x);
+  } else {
+#if defined(__AVX512BF16__)
+    return _mm512_castsi512_ps(
+        _mm512_xor_si512(_mm512_castps_si512(x), all_int(0x80008000u)));
+#endif
+  }
 }
 
 // Queries of a group of rows, as A of the products; their sign is the scale's.
@@ -156,17 +184,7 @@ static void pack_query(const Call& call, const Cut& cut, const char* row, float*
   const bool minus = call.scale < 0;
   for (int64_t d = 0; d < cut.depth; d += W) {
     F x = row_units<Dot>(row, call.dtype, d, call.D);
-    if (minus) {
-      if constexpr (Dot::terms == 1) {
-        x = sub(all(-0.0f), x);
-      } else {
-#if defined(__AVX512BF16__)
-        x = _mm512_castsi512_ps(
-            _mm512_xor_si512(_mm512_castps_si512(x), all_int(0x80008000u)));
-#endif
-      }
-    }
-    store(to + d, x);
+    store(to + d, minus ? opposite<Dot>(x) : x);
   }
 }
 

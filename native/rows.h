@@ -97,6 +97,30 @@ REGARD_INLINE int64_t seen_from(const Call& call, const Row& row, int64_t low, i
   return end;
 }
 
+// The stretches of keys between first and last that any of some rows sees, each with all that begins
+// within a panel of its end: fn(low, high).  They begin with a panel, but for what is done already.
+template <class Fn>
+REGARD_INLINE void for_stretches(const Call& call, const Row* rows, int count, int64_t first,
+                                 int64_t last, Fn fn) {
+  int64_t next = first;
+  while (next < last) {
+    int64_t low = last;
+    for (int i = 0; i < count; ++i) low = at_most(low, first_seen(call, rows[i], next));
+    int64_t high = low;
+    for (bool more = low < last; more;) {
+      more = false;
+      for (int i = 0; i < count; ++i) {
+        const int64_t end = at_most(seen_from(call, rows[i], low, high + NR), last);
+        more |= end > high;
+        high = at_least(high, end);
+      }
+    }
+    if (low >= high) return;
+    fn(at_least(low / NR * NR, next), high);
+    next = pieces_of(high, NR) * NR;
+  }
+}
+
 REGARD_INLINE float number_at(const char* p, Dtype dtype) {
   if (dtype == Dtype::f64) {
     double x;
@@ -212,5 +236,31 @@ REGARD_INLINE F weigh(float* s, int64_t n, float unit, float shift, uint32_t dra
   }
   return add(sum_a, sum_b);
 }
+
+// `width` numbers times a factor, to where a row of an array lies.
+REGARD_INLINE void write_row(char* to, Dtype dtype, int64_t width, const float* from,
+                             float factor) {
+  for (int64_t e = 0; e < width; e += W) {
+    const F y = mul(load(from + e), all(factor));
+    float buffer[W];
+    char* here = to + e * size_of(dtype);
+    const bool all_fit = e + W <= width;
+    char* p = all_fit ? here : reinterpret_cast<char*>(buffer);
+    if (dtype == Dtype::f32) store(reinterpret_cast<float*>(p), y);
+    else if (dtype == Dtype::bf16) to_bf16(reinterpret_cast<uint16_t*>(p), y);
+    else to_f16(reinterpret_cast<uint16_t*>(p), y);
+    if (!all_fit) std::memcpy(here, buffer, (width - e) * size_of(dtype));
+  }
+}
+
+// Weights too small for a normal float are 0 while this lives: a processor takes a hundred times as
+// long for what is not normal, and far keys under ALiBi have nothing else.
+struct SmallIsZero {
+#if defined(__SSE2__)
+  unsigned before = __builtin_ia32_stmxcsr();
+  SmallIsZero() { __builtin_ia32_ldmxcsr(before | 0x8000u); }
+  ~SmallIsZero() { __builtin_ia32_ldmxcsr(before); }
+#endif
+};
 
 }  // namespace regard::REGARD_LEVEL

@@ -20,43 +20,10 @@ struct Partial {
 template <class Kind, class Tiling>
 static void group(const Job& job, Scratch& x, Tiling& tiling, int r, int count, int64_t first,
                   int64_t last) {
-  int64_t next = first;
-  while (next < last) {
-    // The next stretch that any row sees, with all that begins within a panel of its end.
-    int64_t low = last;
-    for (int i = r; i < r + count; ++i)
-      low = at_most(low, first_seen(job.call, x.rows[i], next));
-    int64_t high = low;
-    for (bool more = low < last; more;) {
-      more = false;
-      for (int i = r; i < r + count; ++i) {
-        const int64_t end = at_most(seen_from(job.call, x.rows[i], low, high + NR), last);
-        more |= end > high;
-        high = at_least(high, end);
-      }
-    }
-    if (low >= high) return;
-    low = at_least(low / NR * NR, next);
+  for_stretches(job.call, x.rows + r, count, first, last, [&](int64_t low, int64_t high) {
     for (; low < high; low += Kind::KEYS_AT_ONCE)
       tiling.add(r, count, low, at_most(low + Kind::KEYS_AT_ONCE, high));
-    next = pieces_of(high, NR) * NR;
-  }
-}
-
-REGARD_INLINE void write_row(const Call& call, const Row& row, const Entry& entry,
-                             const float* out, float factor) {
-  char* to = entry.out + row.h * call.out.head + row.t * call.out.row;
-  for (int64_t e = 0; e < call.E; e += W) {
-    const F y = mul(load(out + e), all(factor));
-    float buffer[W];
-    char* here = to + e * size_of(call.dtype);
-    const bool all_fit = e + W <= call.E;
-    char* p = all_fit ? here : reinterpret_cast<char*>(buffer);
-    if (call.dtype == Dtype::f32) store(reinterpret_cast<float*>(p), y);
-    else if (call.dtype == Dtype::bf16) to_bf16(reinterpret_cast<uint16_t*>(p), y);
-    else to_f16(reinterpret_cast<uint16_t*>(p), y);
-    if (!all_fit) std::memcpy(here, buffer, (call.E - e) * size_of(call.dtype));
-  }
+  });
 }
 
 // The answer of a row: `out` are its values, weighted by 2^(score − most), and `sum` the weights'.
@@ -81,7 +48,9 @@ static void finish_row(const Call& call, const Row& row, const Entry& entry, con
     const float lse = empty ? -INFINITE : (most + __builtin_log2f(sum)) * LN2;
     std::memcpy(to, &lse, 4);
   }
-  if (entry.out) write_row(call, row, entry, out, empty ? 0.0f : factor / sum);
+  if (entry.out)
+    write_row(entry.out + row.h * call.out.head + row.t * call.out.row, call.dtype, call.E, out,
+              empty ? 0.0f : factor / sum);
 }
 
 template <class Kind>

@@ -2,8 +2,8 @@
 
 Every engine sees plain tensors only.  What torch asks of a result is answered here: a gradient by
 the pass ``vjp`` of the pass that was computed, a tangent by ``jvp``, gradients of these by their
-passes in turn, and ``vmap`` by one more leading axis.  An engine that torch itself can
-differentiate once (``differentiable``) does that where it is asked for.
+passes in turn, and ``vmap`` by one more leading axis.  The first gradient is asked of an engine
+that has a ``vjp`` of its own, or of torch where it can differentiate the engine (``differentiable``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regard.core import passes, tiles
 from regard.core.arrays import all_finite
 from regard.core.call import Call, has_tangent
 from regard.core.modes import exactly, refuse_old_vmap
-from regard.core.reducers import Reducer
+from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.rule import flatten
 
 
@@ -40,7 +40,7 @@ class Step:
     path: tuple[tuple[str, tuple[bool, ...]], ...] = ()
     """The derivatives taken, first to last: ("vjp", which gradients are wanted) or ("jvp", ())."""
     kept: list[Any] = field(default_factory=list)
-    """torch's own graph of an engine's answer, for one gradient."""
+    """For a gradient: torch's own graph of an engine's answer, or the output and lse found."""
     dual: bool = False
     """Whether an array carries a tangent."""
 
@@ -59,12 +59,18 @@ class Step:
         call = self.hollow.with_arrays([*masks, *rest[:n]])
         if not self.path:
             flags = [a.requires_grad for a in call.floats]
-            if self._torch_can and not self.dual and any(flags):
+            wanted = any(flags) and not self.dual
+            if wanted and self._torch_can:
                 self.kept[:] = [self._graph(call, flags)]
                 return [output.detach() for output in self.kept[0][1]]
-            return self._value(call)
+            return self._remembered(call) if wanted and self._engine_can else self._value(call)
+        first = len(self.path) == 1 and self.path[0][0] == "vjp"
+        if first and self._engine_can:
+            found = self._engine_gradients(call, self.path[0][1], rest[n:])
+            if found is not None:
+                return found
         careful = not all_finite(*rest[n:])
-        if len(self.path) == 1 and self.path[0][0] == "vjp" and self._torch_can and not careful:
+        if first and self._torch_can and not careful:
             return self._torch_gradients(call, self.path[0][1], rest[n:])
         call = replace(call, careful=careful)
         module: Any = self.engine if hasattr(self.engine, "pass_of") else tiles
@@ -84,6 +90,28 @@ class Step:
     def _torch_can(self) -> bool:
         """Whether torch itself can give the engine's first gradient: of an output without lse."""
         return getattr(self.engine, "differentiable", False) and len(self.reducers) == 1
+
+    @property
+    def _engine_can(self) -> bool:
+        """Whether the engine itself can give the first gradient: of the output and perhaps lse."""
+        kinds = [type(reducer) for reducer in self.reducers]
+        return hasattr(self.engine, "vjp") and kinds in ([Mixed], [Mixed, Lse])
+
+    def _remembered(self, call: Call) -> list[Any]:
+        """The value; output and lse are kept for the gradient."""
+        output, lse = self.engine.compute(call, [self.reducers[0], Lse(call.frame)])
+        self.kept[:] = [(output.detach(), lse.detach(), output._version, lse._version)]
+        return [output, lse][: len(self.reducers)]
+
+    def _engine_gradients(
+        self, call: Call, wanted: Sequence[bool], along: list[Any]
+    ) -> list[Any] | None:
+        found: list[Any] = [*self.kept[0]] if self.kept else []
+        # What somebody has written into since is no longer what the engine found.
+        if not found or [a._version for a in found[:2]] != found[2:]:
+            found = self.engine.compute(call, [self.reducers[0], Lse(call.frame)])
+        gradients: list[Any] | None = self.engine.vjp(call, found[:2], along, wanted)
+        return gradients
 
     def _value(self, call: Call) -> list[Any]:
         return list(self.engine.compute(call, self.reducers))

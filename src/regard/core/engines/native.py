@@ -20,6 +20,7 @@ from regard.core.asked import MOST, Answers
 from regard.core.call import Call
 from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.masks import Keep
+from regard.rules.rule import flatten, rebuild
 from regard.rules.scores import Dense, Score, Sum
 
 _native: Any = None
@@ -63,8 +64,8 @@ def refuses(call: Call, want: str) -> str | None:
 
 def dislikes(call: Call) -> str | None:
     """Why ``auto`` should rather take another engine, though this one could do the call."""
-    if call.differentiated:
-        return "its derivatives come from tiles"
+    if call.differentiated and dtype_name(call.q) == "float64":
+        return "it computes gradients in float64 one row after another"
     return None
 
 
@@ -92,13 +93,62 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     wanted = [type(reducer) for reducer in reducers]
     if not {Mixed, Lse}.issuperset(wanted) or Mixed not in wanted:
         return _ask(call, reducers)
+    q, v = call.q, call.v
+    assert v is not None, "only weights come without values"
+    output = _empty(q, (*q.shape[:-1], v.shape[-1]), q.dtype) if Mixed in wanted else None
+    lse = _empty(q, (*q.shape[:-1], 1), _wide(call)) if Lse in wanted else None
+    for part, numbers in _calls(call, output, lse):
+        _native.attend(numbers, *part.factors())
+    both = {Mixed: output, Lse: None if lse is None else lse[..., 0]}
+    return [both[kind] for kind in wanted]
+
+
+def vjp(
+    call: Call, found: Sequence[Array], along: Sequence[Array], wanted: Sequence[bool]
+) -> list[Array] | None:
+    """The gradients ``wanted`` of ``call.floats``, of torch tensors.
+
+    ``found`` are the output and lse, ``along`` the cotangents of the output and perhaps of lse.
+    None where anything that is read is NaN or infinite: to keep that apart needs more care.
+    """
+    if 0 in (*call.q.shape, *call.k.shape, found[0].shape[-1]):
+        return None
+    output, lse = found[0], found[1][..., None]
+    upon = (_contiguous(along[0]), along[1][..., None] if len(along) > 1 else None)
+    learned = _Learned(call, wanted[3:])
+    sums: list[Array] = []
+    for part, numbers in _calls(call, output, lse):
+        begin, whole = part.rows.start, part.rows.stop - part.rows.start == call.sizes.T
+        q, k, v = (
+            _zeros(a, a.shape, a.dtype if whole else _wide(call)) if want else None
+            for a, want in zip(call.floats, wanted[:3], strict=False)
+        )
+        dtype = CODES[dtype_name(next((a for a in (q, k, v) if a is not None), call.q))]
+        more = (
+            *(*_place(upon[0], begin), *_place(upon[1], begin), dtype, *_place(q, begin)),
+            *(*_place(k), *_place(v), *learned.numbers(part)),
+        )
+        if not _native.gradients((*numbers, *more), *part.factors()):
+            return None
+        new = [a for a in (q, k, v) if a is not None]
+        sums = [a + b for a, b in zip(sums, new, strict=True)] if sums else new
+    dtypes = [a.dtype for a, want in zip(call.floats, wanted[:3], strict=False) if want]
+    gradients = [a.to(dtype) for a, dtype in zip(sums, dtypes, strict=True)]
+    return gradients + learned.results(found, along)
+
+
+def _wide(call: Call) -> Any:
+    """The dtype of sums."""
+    return call.xp.float64 if dtype_name(call.q) == "float64" else call.xp.float32
+
+
+def _calls(
+    call: Call, output: Array | None, lse: Array | None
+) -> Iterator[tuple[_Part, tuple[int, ...]]]:
+    """The call in plain numbers, or where its mask must be evaluated, some rows of it at a time."""
     sizes, (q, k, v) = call.sizes, map(_contiguous, (call.q, call.k, call.v))
-    code, E = CODES[dtype_name(q)], v.shape[-1]
-    output = _empty(q, (*q.shape[:-1], E), q.dtype) if Mixed in wanted else None
-    wide = call.xp.float64 if code == CODES["float64"] else call.xp.float32
-    lse = _empty(q, (*q.shape[:-1], 1), wide) if Lse in wanted else None
-    first = (code, len(sizes.lead), *sizes.lead, sizes.H, sizes.G)
-    second = (sizes.S, sizes.D, E)
+    first = (CODES[dtype_name(q)], len(sizes.lead), *sizes.lead, sizes.H, sizes.G)
+    second = (sizes.S, sizes.D, v.shape[-1])
     draws = (min(round(call.dropout * 2**32), 2**32 - 1), call.seed, sizes.T)
     entries = prod(call.frame.sizes.lead)
     for rows, seen in _strips(call):
@@ -106,12 +156,14 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
         part = _Part(call, rows)
         numbers = (
             *(*first, rows.stop - begin, *second, *_place(q, begin), *_place(k), *_place(v)),
-            *(*_place(output, begin), *_place(lse, begin), *part.sink(wide), *part.ranges()),
+            *(*_place(output, begin), *_place(lse, begin), *part.sink(_wide(call)), *part.ranges()),
             *(*part.broadcast(seen), *draws, begin, entries, *part.biases()),
         )
-        _native.attend(numbers, call.scale, call.softcap or 0.0, 1 / (1 - call.dropout))
-    both = {Mixed: output, Lse: None if lse is None else lse[..., 0]}
-    return [both[kind] for kind in wanted]
+        yield part, numbers
+
+
+def _zeros(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    return like.new_zeros(shape, dtype=dtype)
 
 
 def _ask(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
@@ -205,6 +257,10 @@ class _Part:
         self.call, self.rows = call, rows
         self.alive: list[Any] = []
 
+    def factors(self) -> tuple[float, float, float]:
+        """Scale, softcap or 0, and what dropout multiplies the weights by that it keeps."""
+        return self.call.scale, self.call.softcap or 0.0, 1 / (1 - self.call.dropout)
+
     def broadcast(self, array: Array | None, rows: bool = False) -> tuple[int, ...]:
         """Address and steps, 0 along what is broadcast; with ``rows``, from the part's first."""
         if array is None:
@@ -255,12 +311,116 @@ class _Part:
 
     def _line(self, score: Score) -> list[int]:
         """A score of the distance alone: one line of numbers, read one further on for each row."""
-        frame, T, S = self.call.frame, self.call.sizes.T, self.call.sizes.S
-        start = np.asarray(frame.start, dtype=np.int64)[..., None]
-        far: NDArray[np.int64] = np.arange(1 - T, max(S, 1 - T)) - start
-        line = _contiguous(score.line(frame, far))
-        begin, *steps = self.broadcast(line[..., None, :])
+        T, S = self.call.sizes.T, self.call.sizes.S
+        line = _contiguous(_line(self.call, score))
+        address, *steps = self.broadcast(line[..., None, :])
         if T + S > 2:
             steps[-2:] = [-1, 1]
-        begin += (T - 1 - self.rows.start) * line.itemsize
-        return [CODES[dtype_name(line)], begin, *steps]
+        address += (T - 1 - self.rows.start) * line.itemsize
+        return [CODES[dtype_name(line)], address, *steps]
+
+
+class _Learned:
+    """The gradients of the biases and the sink of a call."""
+
+    def __init__(self, call: Call, wanted: Sequence[bool]) -> None:
+        self.call = call
+        self.parts = [] if call.bias is None else _parts(call.bias)
+        self.wanted: list[Sequence[bool]] = []
+        for part in self.parts:
+            n = len(flatten(part).arrays)
+            self.wanted.append(wanted[:n])
+            wanted = wanted[n:]
+        self.sink = any(wanted)
+        self.sums = [
+            self._sums(part) if any(want) else None
+            for part, want in zip(self.parts, self.wanted, strict=True)
+        ]
+
+    def _sums(self, part: Score) -> Array:
+        """Where the gradient of a part is added up: as the array lies, or for each distance."""
+        sizes = self.call.sizes
+        shape = (*sizes.lead, sizes.H, 1, sizes.T + sizes.S - 1)
+        if isinstance(part, Dense):
+            whole = part.array.shape[-2:] == (sizes.T, sizes.S)
+            shape = part.array.shape if whole else (*shape[:-2], *part.array.shape[-2:])
+        fresh = self._meets_once(part) and self.call.bounds is None
+        make = _empty if fresh else _zeros
+        return make(self.call.q, shape, _wide(self.call))
+
+    def _meets_once(self, part: Score) -> bool:
+        """Whether one pair of query and key is all that each number of its gradient comes from."""
+        sizes, plain = self.call.sizes, dtype_name(self.call.q) == "float64"
+        full = (*sizes.lead, sizes.H, sizes.T, sizes.S)
+        return isinstance(part, Dense) and tuple(part.array.shape) == full and not plain
+
+    def numbers(self, rows: _Part) -> tuple[int, ...]:
+        """Of each bias where its gradient lies; whether one thread must have all rows; heads."""
+        sizes = self.call.sizes
+        found: list[int] = []
+        together = 1
+        whole = False
+        for part, sums in zip(self.parts, self.sums, strict=True):
+            place = [0]
+            if sums is not None and isinstance(part, Dense):
+                place = [*rows.broadcast(sums, rows=sums.shape[-2] > 1)]
+                whole |= sums.shape[-2] < sizes.T
+                if 1 in sums.shape[:-3] and prod(sizes.lead) > 1:
+                    together = max(together, prod(sizes.lead))
+                if sums.shape[-3] < sizes.H:
+                    together = prod(sizes.lead) * sizes.G
+            elif sums is not None:
+                place = [*rows.broadcast(sums)]
+                place[0] += (sizes.T - 1 - rows.rows.start) * sums.itemsize
+                place[-2:] = [-1, 1]
+                whole = True
+            found += [*place, self._meets_once(part)]
+        return (*found, whole, together)
+
+    def results(self, found: Sequence[Array], along: Sequence[Array]) -> list[Array]:
+        """The gradients that are wanted, in their order."""
+        gradients: list[Array] = []
+        for part, want, sums in zip(self.parts, self.wanted, self.sums, strict=True):
+            if sums is not None and isinstance(part, Dense):
+                gradients.append(_summed(sums, part.array))
+            elif sums is not None:
+                gradients += self._of_line(part, want, sums[..., 0, :])
+        if self.sink:
+            gradients.append(self._of_sink(found, along))
+        return gradients
+
+    def _of_line(self, score: Score, wanted: Sequence[bool], sums: Array) -> list[Array]:
+        """From the gradient of each distance to those of what its line is made of."""
+        import torch
+
+        flat = flatten(score)
+        leaves = [a.detach().requires_grad_() for a in flat.arrays]
+        with torch.enable_grad():
+            line = _line(self.call, rebuild(flat.with_arrays(leaves)))
+        to = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
+        return list(torch.autograd.grad(line, to, _summed(sums, line)))
+
+    def _of_sink(self, found: Sequence[Array], along: Sequence[Array]) -> Array:
+        """Its weight in each row takes from what the others mix."""
+        output, lse = found
+        wide, sink = _wide(self.call), self.call.floats[-1]
+        delta = (output.to(wide) * along[0].to(wide)).sum(-1)
+        weight = (sink.to(wide)[..., None] - lse).exp()
+        return _summed(-(weight * delta).sum(-1), sink)
+
+
+def _summed(array: Array, like: Array) -> Array:
+    """``array`` summed along what is broadcast in ``like``, in its dtype."""
+    missing = array.ndim - like.ndim
+    axes = [*range(missing)]
+    axes += [missing + i for i, n in enumerate(like.shape) if n != array.shape[missing + i]]
+    array = array.sum(axes, keepdim=True) if axes else array
+    return array.reshape(like.shape).to(like.dtype)
+
+
+def _line(call: Call, score: Score) -> Array:
+    """A score at every distance of a call, from 1 − T − start on."""
+    T, S = call.sizes.T, call.sizes.S
+    start = np.asarray(call.frame.start, dtype=np.int64)[..., None]
+    far: NDArray[np.int64] = np.arange(1 - T, max(S, 1 - T)) - start
+    return score.line(call.frame, far)
