@@ -15,32 +15,19 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from _rows import NAMES, Row, Work, sdpa
+from _training import backward_rows, training_rows
 
 import regard
 from regard.core.engines import native
 
 HERE = Path(__file__).parent
-sdpa = torch.nn.functional.scaled_dot_product_attention
-Work = Callable[[], object]
-NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
-
-
-@dataclass
-class Row:
-    """Two things to do, and how many times faster the first must be (below 1: how much slower)."""
-
-    name: str
-    ours: Work
-    peer: Work
-    bar: float | None
-    against: str
-    flops: float = 0.0
 
 
 @dataclass
@@ -254,6 +241,8 @@ def rows() -> Iterator[Row]:
     yield from skipping_rows()
     yield from extra_rows()
     yield from decode_rows()
+    yield from backward_rows()
+    yield from training_rows()
 
 
 def told(result: Result) -> str:
