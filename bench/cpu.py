@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import _cpu_backward
 import _cpu_forward
 import _cpu_model
 import torch
@@ -29,6 +30,7 @@ HERE = Path(__file__).parent
 
 def rows() -> Iterator[Row | Gain]:
     yield from _cpu_forward.rows()
+    yield from _cpu_backward.rows()
     yield from _cpu_model.rows()
 
 

@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <sys/mman.h>
+
 #include <stdexcept>
 
 #include "ask.h"
@@ -63,7 +65,8 @@ regard::Call call_of(Reader& in, double scale, double softcap, double kept) {
   c.k = array(in, c.leads, size);
   c.v = array(in, c.leads, size);
   c.out = array(in, c.leads, size);
-  c.lse = array(in, c.leads, wide);
+  c.lse_dtype = static_cast<regard::Dtype>(in.next());
+  c.lse = array(in, c.leads, regard::size_of(c.lse_dtype));
   c.sink = array(in, c.leads, wide);
   c.first = in.pointer<const int64_t>();
   c.last = in.pointer<const int64_t>();
@@ -170,6 +173,19 @@ bool gradients(const nb::tuple& numbers, double scale, double softcap, double ke
   return regard::run_backward(c, g);
 }
 
+// Asks for large pages where fresh memory lies: to be given it in small ones takes longer than to
+// write it.
+void use_large_pages(uintptr_t address, size_t bytes) {
+#if defined(MADV_HUGEPAGE)
+  const uintptr_t page = 4096, from = (address + page - 1) / page * page;
+  const uintptr_t to = (address + bytes) / page * page;
+  if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
+#else
+  (void)address;
+  (void)bytes;
+#endif
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -177,6 +193,7 @@ NB_MODULE(_native, m) {
   m.def("attend", &attend);
   m.def("ask", &ask);
   m.def("gradients", &gradients);
+  m.def("use_large_pages", &use_large_pages);
   m.def("levels", [] {
     std::vector<std::string> names;
     for (const regard::Level* const* l = regard::levels(); *l; ++l) names.emplace_back((*l)->name);

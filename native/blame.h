@@ -8,7 +8,7 @@ namespace regard::REGARD_LEVEL {
 
 // What a row of a block is asked for beside its place.
 struct Asked {
-  float shift;  // lse in units of ln 2; ∞ of a row that sees nothing
+  float shift, rest;  // lse in units of ln 2, as a sum; ∞ of a row that sees nothing
   float delta;  // do · o, less the cotangent of lse
   char* bias[MAX_BIAS];
 };
@@ -21,8 +21,9 @@ struct Weighing {
 
   // From a score and dP to the weight that meets the values, and to dS.
   template <bool Dropout>
-  __attribute__((always_inline)) void one(F& s, F& dp, F less, F delta, I row, const uint32_t* draws) const {
-    const F p = exp2(fma(s, unit, less));
+  __attribute__((always_inline)) void one(F& s, F& dp, F less, F rest, F delta, I row,
+                                          const uint32_t* draws) const {
+    const F p = exp2(sub(fma(s, unit, less), rest));
     if constexpr (Dropout) {
       const F k = kept(factor, mixed(exclusive_or(row, load_int(draws))), threshold);
       s = mul(p, k);
@@ -36,11 +37,11 @@ struct Weighing {
   template <bool Dropout>
   __attribute__((always_inline)) void row(const Asked& asked, uint32_t draw, const uint32_t* draws, int64_t n,
                          float* s, float* dp) const {
-    const F less = all(-asked.shift), delta = all(asked.delta);
+    const F less = all(-asked.shift), rest = all(asked.rest), delta = all(asked.delta);
     const I seed = all_int(draw);
     for (int64_t j = 0; j < n; j += W) {
       F x = load(s + j), y = load(dp + j);
-      one<Dropout>(x, y, less, delta, seed, draws + j);
+      one<Dropout>(x, y, less, rest, delta, seed, draws + j);
       store(s + j, x);
       store(dp + j, y);
     }
@@ -54,6 +55,23 @@ static void cap_slopes(const Call& call, int64_t n, const float* s, float* slope
     const F t = tanh(mul(load(s + j), to));
     store(slopes + j, mul(sub(one, t), add(one, t)));
   }
+}
+
+// Past the cache, where what is written will not be read soon: `to` is a vector's multiple.
+REGARD_INLINE void stream(float* to, F x) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(to, x);
+#elif defined(__AVX2__)
+  _mm256_stream_ps(to, x);
+#else
+  store(to, x);
+#endif
+}
+// All that was streamed is there for other threads.
+REGARD_INLINE void streamed() {
+#if defined(__AVX2__)
+  _mm_sfence();
+#endif
 }
 
 // Gradients of the biases from those of a row's scores.
@@ -70,7 +88,9 @@ static void add_to_bias(const Call& call, const Gradients& want, const Asked& as
       continue;
     }
     int64_t j = 0;
-    if (want.put[i])
+    if (want.put[i] && reinterpret_cast<uintptr_t>(to) % (W * 4) == 0)
+      for (; j + W <= n; j += W) stream(to + j, load(ds + j));
+    else if (want.put[i])
       for (; j + W <= n; j += W) store(to + j, load(ds + j));
     else
       for (; j + W <= n; j += W) store(to + j, add(load(to + j), load(ds + j)));

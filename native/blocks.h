@@ -108,16 +108,19 @@ struct Block {
       for (int64_t e = 0; e < call.E; e += W)
         product = fma(row_floats(along, call.dtype, e, call.E),
                       row_floats(out, call.dtype, e, call.E), product);
-      float lse, delta = total(product);
-      std::memcpy(&lse, at.entry.lse + h * call.lse.head + t * call.lse.row, 4);
+      float delta = total(product);
+      double lse;
+      std::memcpy(&lse, at.entry.lse + h * call.lse.head + t * call.lse.row, 8);
       if (at.along_lse)
         delta -= number_at(at.along_lse + h * job.want.along_lse.head +
                                t * job.want.along_lse.row, Dtype::f32);
       const bool empty = lse == -INFINITE;
-      unclean |= !(empty || __builtin_fabsf(lse) < INFINITE) ||
+      unclean |= !(empty || __builtin_fabs(lse) < INFINITE) ||
                  !(__builtin_fabsf(delta) < INFINITE) || !finite(q, call.dtype, call.D);
       Asked& asked = x.asked[i];
-      asked.shift = empty ? INFINITE : lse * LOG2E;
+      const double shift = lse * 1.4426950408889634;
+      asked.shift = empty ? INFINITE : static_cast<float>(shift);
+      asked.rest = empty ? 0 : static_cast<float>(shift - asked.shift);
       asked.delta = delta;
       for (int k = 0; k < call.biases; ++k)
         if (const Array& to = job.want.bias[k]; to.data)
@@ -127,13 +130,14 @@ struct Block {
     }
     for (int i = count; i < ROWS; ++i) {
       x.asked[i].shift = INFINITE;
+      x.asked[i].rest = 0;
       x.asked[i].delta = 0;
       std::memset(x.q + i * LDA, 0, pieces_of(job.cut.depth, W) * W * 4);
       std::memset(x.along + i * LDA, 0, pieces_of(job.cut.value_depth, W) * W * 4);
     }
     turn_rows(x.q, job.cut.tall, x.q_turned);
     turn_rows(x.along, job.cut.value_tall, x.along_turned);
-    std::memset(x.dq, 0, sizeof x.dq);
+    for (int i = 0; i < filled; ++i) std::memset(x.dq + i * LDA, 0, pieces_of(call.D, NR) * NR * 4);
     if (unclean) __atomic_store_n(job.unclean, 1, __ATOMIC_RELAXED);
   }
 
@@ -146,6 +150,8 @@ struct Block {
       const Span rows = x.rows_of[j / NR];
       const int64_t r = rows.from / Kind::LOW * Kind::LOW, some = rows.to - r;
       if (rows.from >= rows.to) continue;
+      ask_for_biases(call, x.rows + rows.from, at_most(rows.to, count) - rows.from, first + j,
+                     first + j + NR);
       Kind::multiply(some, false, x.q + r * LDA, keys + (first + j) * cut.depth, NR, cut.depth,
                      x.s + r * LDA + j, LDA, true);
       Kind::multiply(some, false, x.along + r * LDA, values + (first + j) * cut.value_depth, NR,
@@ -311,16 +317,17 @@ struct Block {
         float *s = x.s + i * LDA + span.from, *dp = x.dp + i * LDA + span.from;
         float* ds = x.ds + i * LDA + span.from / 2;
         const F less[2] = {all(-x.asked[i].shift), all(-x.asked[i + 1].shift)};
+        const F rest[2] = {all(x.asked[i].rest), all(x.asked[i + 1].rest)};
         const F delta[2] = {all(x.asked[i].delta), all(x.asked[i + 1].delta)};
         const I seed[2] = {all_int(x.rows[i].draw), all_int(x.rows[i + 1].draw)};
         if (!plain) pair_rows(wide, s, dp, ds, [](F&, F&, int, int64_t) {});
         else if (draws)
           pair_rows(wide, s, dp, ds, [&](F& p, F& d, int r, int64_t j) {
-            weighing.template one<true>(p, d, less[r], delta[r], seed[r], here + j);
+            weighing.template one<true>(p, d, less[r], rest[r], delta[r], seed[r], here + j);
           });
         else
           pair_rows(wide, s, dp, ds, [&](F& p, F& d, int r, int64_t) {
-            weighing.template one<false>(p, d, less[r], delta[r], seed[r], nullptr);
+            weighing.template one<false>(p, d, less[r], rest[r], delta[r], seed[r], nullptr);
           });
       }
 #endif
@@ -408,6 +415,7 @@ static void back_piece(const BackJob& job, int64_t number, BackScratch& x, float
     block.finish();
   }
   Kind::end();
+  streamed();
   const int64_t hull[2] = {at.low, at.high};
   if (cut.parts > 1) {
     std::memcpy(job.hulls + number * 2, hull, sizeof hull);

@@ -34,11 +34,12 @@ struct Call {
   int64_t lead[MAX_LEAD] = {};
   int64_t B = 1, H = 1, G = 1, T = 1, S = 1, D = 1, E = 1;
   Array q, k, v, out;
-  Array lse;  // float32, float64 where the inputs are; data is null if nobody wants it
+  Array lse;  // data is null if nobody wants it
+  Dtype lse_dtype = Dtype::f32;  // float64 where the inputs are, and for a backward pass
 
   double scale = 1;
   double softcap = 0;      // 0: none
-  Array sink;              // as lse; null: none
+  Array sink;              // float32, float64 where the inputs are; null: none
 
   // Which keys each query sees: ranges of whole numbers (…, T, r); null: all of them.
   const int64_t* first = nullptr;

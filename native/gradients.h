@@ -6,13 +6,13 @@
 
 namespace regard {
 
-// Call::out and Call::lse are what the forward pass has found.
+// Call::out and Call::lse, in float64, are what the forward pass has found.
 struct Gradients {
   Array along;      // the cotangent of the output, in the call's dtype
-  Array along_lse;  // that of lse, as lse; null if there is none
+  Array along_lse;  // that of lse: float32, float64 where the inputs are; null if there is none
   Dtype dtype = Dtype::f32;  // of q, k and v
   Array q, k, v;             // null: not wanted
-  Array bias[MAX_BIAS];      // as lse; its steps may be 0 or even negative; null: not wanted
+  Array bias[MAX_BIAS];      // of that dtype too; its steps may be 0 or even negative; null: not wanted
   bool put[MAX_BIAS] = {};   // each of its numbers is met once; else they are added up
   bool whole = false;        // such sums go over all rows: only one thread may have them
   int64_t together = 1;      // key heads, one after another, that one thread must have

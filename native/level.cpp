@@ -9,7 +9,8 @@ namespace regard::REGARD_LEVEL {
 // What computes a call here: fn(Kind{}).
 template <class Fn>
 REGARD_INLINE auto by_kind(const Call& call, Fn fn) {
-  const bool few = call.H / call.G * call.T <= FEW;
+  // A backward pass multiplies as the way for many queries does, and its weights then sum to 1.
+  const bool few = call.H / call.G * call.T <= FEW && call.lse_dtype == Dtype::f32;
 #if defined(__AMX_BF16__)
   if (call.dtype == Dtype::bf16) return few ? fn(DirectTiles{}) : fn(Tiles{});
 #elif defined(__AVX512BF16__)

@@ -152,6 +152,19 @@ REGARD_INLINE F bias_at(const char* row, const Bias& bias, int64_t j, int64_t th
   return load(x);
 }
 
+// Asks memory for what the scores of some rows will be biased by: these lie too far apart for a
+// processor to guess them.
+REGARD_INLINE void ask_for_biases(const Call& call, const Row* rows, int64_t count, int64_t first,
+                                  int64_t last) {
+  for (int k = 0; k < call.biases; ++k) {
+    const int64_t step = call.bias[k].array.column;
+    if (step == 0 || call.bias[k].array.row == 0) continue;
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t b = first * step; b < last * step; b += 64)
+        __builtin_prefetch(rows[i].bias[k] + b, 0, 2);
+  }
+}
+
 // A finite number stays finite when it is counted in units of ln 2: masks are often filled with the
 // lowest number there is, and a row of it alone is no row that may look at nothing.
 REGARD_INLINE F kept_finite(F x, F most) {

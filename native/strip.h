@@ -45,8 +45,11 @@ static void finish_row(const Call& call, const Row& row, const Entry& entry, con
   const bool empty = sum == 0;
   if (entry.lse) {
     char* to = entry.lse + row.h * call.lse.head + row.t * call.lse.row;
-    const float lse = empty ? -INFINITE : (most + __builtin_log2f(sum)) * LN2;
-    std::memcpy(to, &lse, 4);
+    // A gradient is made of exp(s − lse): it wants more of lse than float32 has.
+    const double lse = empty ? -INFINITE : (most + __builtin_log2(sum)) * 0.6931471805599453;
+    const float narrow = static_cast<float>(lse);
+    if (call.lse_dtype == Dtype::f64) std::memcpy(to, &lse, 8);
+    else std::memcpy(to, &narrow, 4);
   }
   if (entry.out)
     write_row(entry.out + row.h * call.out.head + row.t * call.out.row, call.dtype, call.E, out,

@@ -145,6 +145,7 @@ struct InTurn {
     tile.first = first;
     tile.last = last;
     tile.full = pieces_of(last - first, NR) * NR;
+    ask_for_biases(job.call, x.rows + r, count, first, last);
     Kind::products(job, at, count, x.q + r * LDQ, first, tile.full, tile.s);
     soften<Kind>(job, x, tile, [] {});
     if (prepare<Kind>(job, at, x, tile)) return;

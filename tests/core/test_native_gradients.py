@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def test_biases_get_their_gradients_whatever_they_are_broadcast_over(
     for shape in shapes:
         for mask in (None, regard.causal() & regard.window(40)):
 
-            def call(*a: Any, mask: Any = mask) -> Any:
+            def call(*a: Any, mask: Any = mask, engine: str = "native") -> Any:
                 bias, table, slopes, weight = a[3:]
                 scores = regard.relative(table) + regard.alibi(slopes) + bias
                 scores = scores + regard.t5_relative(weight)
@@ -123,11 +124,11 @@ def test_biases_get_their_gradients_whatever_they_are_broadcast_over(
 
             more = [torch.randn(shape), torch.randn(H, 31), torch.rand(H) / 9, torch.randn(32, H)]
             leaves = [q, k, v, *more]
-            engine = "native"
             with at_level(level):
                 found = gradients(call, [a.to(dtype) for a in leaves])
-            engine = "formula"
-            truth = gradients(call, [a.to(dtype).double() for a in leaves])
+            truth = gradients(
+                partial(call, engine="formula"), [a.to(dtype).double() for a in leaves]
+            )
             for got, want in zip(found, truth, strict=True):
                 assert got.dtype == dtype
                 # A sum over many pairs cancels, and with them their errors only by and by.
@@ -144,14 +145,12 @@ def test_dropout_drops_the_same_weights(level: str, dtype: torch.dtype) -> None:
     leaves = [torch.randn(2, 3, 70, 16).to(dtype) for _ in range(3)]
     for mask in (regard.causal(), regard.where(lambda i, j: (i + j) % 2 == 0)):
 
-        def call(*a: Any, mask: Any = mask) -> Any:
+        def call(*a: Any, mask: Any = mask, engine: str = "native") -> Any:
             return regard.attend(*a, mask, dropout=0.4, generator=5, engine=engine)
 
-        engine = "native"
         with at_level(level):
             found = gradients(call, leaves)
-        engine = "formula"
-        truth = gradients(call, [a.double() for a in leaves])
+        truth = gradients(partial(call, engine="formula"), [a.double() for a in leaves])
         for got, want in zip(found, truth, strict=True):
             eps = {torch.float32: 2e-5, torch.bfloat16: 3e-2, torch.float64: 1e-12}[dtype]
             assert float((got.double() - want).abs().max()) <= eps * float(want.abs().max())
@@ -216,6 +215,14 @@ def test_gradcheck(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_number_of_threads_changes_no_bit() -> None:
     calls = []
+    options = {"dropout": 0.1, "generator": 2, "engine": "native"}
+
+    def biased(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        return regard.attend(q, k, v, regard.causal(), bias=bias, **options)
+
+    def plain(q: Any, k: Any, v: Any) -> Any:
+        return regard.attend(q, k, v, regard.causal(), engine="native")
+
     for T, S, H, G, dtype in (
         (300, 300, 4, 4, torch.float32),
         (600, 200, 1, 1, torch.bfloat16),
@@ -223,12 +230,8 @@ def test_the_number_of_threads_changes_no_bit() -> None:
         (64, 64, 16, 16, torch.float16),
     ):
         leaves = [torch.randn(2, h, n, 64).to(dtype) for h, n in ((H, T), (G, S), (G, S))]
-        bias = torch.randn(1, 1, S)
-        calls.append(lambda a=leaves, b=bias: gradients(
-            lambda q, k, v, bias: regard.attend(q, k, v, regard.causal(), bias=bias, dropout=0.1,
-                                                generator=2, engine="native"), [*a, b]))  # fmt: skip
-        calls.append(lambda a=leaves: gradients(
-            lambda *x: regard.attend(*x, regard.causal(), engine="native"), a))  # fmt: skip
+        calls.append(partial(gradients, biased, [*leaves, torch.randn(1, 1, S)]))
+        calls.append(partial(gradients, plain, leaves))
     expected = [call() for call in calls]
     try:
         for n in (1, 2, 3):

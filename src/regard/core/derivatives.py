@@ -3,7 +3,8 @@
 Every engine sees plain tensors only.  What torch asks of a result is answered here: a gradient by
 the pass ``vjp`` of the pass that was computed, a tangent by ``jvp``, gradients of these by their
 passes in turn, and ``vmap`` by one more leading axis.  The first gradient is asked of an engine
-that has a ``vjp`` of its own, or of torch where it can differentiate the engine (``differentiable``).
+that has a ``vjp`` of its own, or of torch where that can differentiate an engine
+(``differentiable``).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 
 from regard._errors import KindError
 from regard.core import passes, tiles
-from regard.core.arrays import all_finite
+from regard.core.arrays import accumulator, all_finite
 from regard.core.call import Call, has_tangent
 from regard.core.modes import exactly, refuse_old_vmap
 from regard.core.reducers import Lse, Mixed, Reducer
@@ -59,11 +60,11 @@ class Step:
         call = self.hollow.with_arrays([*masks, *rest[:n]])
         if not self.path:
             flags = [a.requires_grad for a in call.floats]
-            wanted = any(flags) and not self.dual
-            if wanted and self._torch_can:
+            trained = any(flags) and not self.dual
+            if trained and self._torch_can:
                 self.kept[:] = [self._graph(call, flags)]
                 return [output.detach() for output in self.kept[0][1]]
-            return self._remembered(call) if wanted and self._engine_can else self._value(call)
+            return self._remembered(call) if trained and self._engine_can else self._value(call)
         first = len(self.path) == 1 and self.path[0][0] == "vjp"
         if first and self._engine_can:
             found = self._engine_gradients(call, self.path[0][1], rest[n:])
@@ -99,17 +100,17 @@ class Step:
 
     def _remembered(self, call: Call) -> list[Any]:
         """The value; output and lse are kept for the gradient."""
-        output, lse = self.engine.compute(call, [self.reducers[0], Lse(call.frame)])
-        self.kept[:] = [(output.detach(), lse.detach(), output._version, lse._version)]
-        return [output, lse][: len(self.reducers)]
+        output, lse = self.engine.remember(call)
+        self.kept[:] = [(output.detach(), lse, output._version)]
+        return [output, lse.to(accumulator(torch, call.q), copy=True)][: len(self.reducers)]
 
     def _engine_gradients(
         self, call: Call, wanted: Sequence[bool], along: list[Any]
     ) -> list[Any] | None:
-        found: list[Any] = [*self.kept[0]] if self.kept else []
-        # What somebody has written into since is no longer what the engine found.
-        if not found or [a._version for a in found[:2]] != found[2:]:
-            found = self.engine.compute(call, [self.reducers[0], Lse(call.frame)])
+        found = self.kept[0] if self.kept else None
+        # An output that somebody has written into since is no longer what the engine found.
+        if found is None or found[0]._version != found[2]:
+            found = self.engine.remember(call)
         gradients: list[Any] | None = self.engine.vjp(call, found[:2], along, wanted)
         return gradients
 

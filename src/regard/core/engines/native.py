@@ -12,16 +12,15 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard._shapes import Array, count, dtype_name
 from regard.core.arrays import accumulator, address
 from regard.core.asked import MOST, Answers
 from regard.core.call import Call
+from regard.core.learned import Learned, line_of, parts_of, wide
 from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.masks import Keep
-from regard.rules.rule import flatten, rebuild
-from regard.rules.scores import Dense, Score, Sum
+from regard.rules.scores import Dense, Score
 
 _native: Any = None
 _missing = ""
@@ -43,6 +42,8 @@ AXES = 8
 """Leading ones."""
 MASK = 1 << 24
 """Bytes that a mask which is no key ranges may take at a time."""
+LARGE = 1 << 22
+"""Bytes of memory from which it is asked for in large pages."""
 CODES = {"float32": 0, "bfloat16": 1, "float16": 2, "float64": 3}
 
 
@@ -57,7 +58,7 @@ def refuses(call: Call, want: str) -> str | None:
         return f"it takes heads of width {WIDEST} at most"
     if len(call.sizes.lead) > AXES:
         return f"it takes {AXES} leading axes at most"
-    if call.bias is not None and len(_parts(call.bias)) > BIASES:
+    if call.bias is not None and len(parts_of(call.bias)) > BIASES:
         return f"it adds {BIASES} scores at most"
     return None
 
@@ -93,14 +94,24 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     wanted = [type(reducer) for reducer in reducers]
     if not {Mixed, Lse}.issuperset(wanted) or Mixed not in wanted:
         return _ask(call, reducers)
+    output, lse = _answers(call, Mixed in wanted, wide(call) if Lse in wanted else None)
+    both = {Mixed: output, Lse: lse}
+    return [both[kind] for kind in wanted]
+
+
+def remember(call: Call) -> tuple[Array, Array]:
+    """The output, and lse in float64: what ``vjp`` wants to know."""
+    return _answers(call, True, call.xp.float64)
+
+
+def _answers(call: Call, mixed: bool, lse_dtype: Any) -> tuple[Any, Any]:
     q, v = call.q, call.v
     assert v is not None, "only weights come without values"
-    output = _empty(q, (*q.shape[:-1], v.shape[-1]), q.dtype) if Mixed in wanted else None
-    lse = _empty(q, (*q.shape[:-1], 1), _wide(call)) if Lse in wanted else None
+    output = _empty(q, (*q.shape[:-1], v.shape[-1]), q.dtype) if mixed else None
+    lse = None if lse_dtype is None else _empty(q, (*q.shape[:-1], 1), lse_dtype)
     for part, numbers in _calls(call, output, lse):
         _native.attend(numbers, *part.factors())
-    both = {Mixed: output, Lse: None if lse is None else lse[..., 0]}
-    return [both[kind] for kind in wanted]
+    return output, None if lse is None else lse[..., 0]
 
 
 def vjp(
@@ -108,19 +119,20 @@ def vjp(
 ) -> list[Array] | None:
     """The gradients ``wanted`` of ``call.floats``, of torch tensors.
 
-    ``found`` are the output and lse, ``along`` the cotangents of the output and perhaps of lse.
+    ``found`` is what ``remember`` found, ``along`` the cotangents of the output and perhaps of lse.
     None where anything that is read is NaN or infinite: to keep that apart needs more care.
     """
     if 0 in (*call.q.shape, *call.k.shape, found[0].shape[-1]):
         return None
     output, lse = found[0], found[1][..., None]
     upon = (_contiguous(along[0]), along[1][..., None] if len(along) > 1 else None)
-    learned = _Learned(call, wanted[3:])
+    learned = Learned(call, wanted[3:], _fresh)
+    plain = dtype_name(call.q) == "float64"  # which adds to what is there
     sums: list[Array] = []
     for part, numbers in _calls(call, output, lse):
         begin, whole = part.rows.start, part.rows.stop - part.rows.start == call.sizes.T
         q, k, v = (
-            _zeros(a, a.shape, a.dtype if whole else _wide(call)) if want else None
+            _fresh(a, a.shape, a.dtype if whole else wide(call), plain) if want else None
             for a, want in zip(call.floats, wanted[:3], strict=False)
         )
         dtype = CODES[dtype_name(next((a for a in (q, k, v) if a is not None), call.q))]
@@ -137,11 +149,6 @@ def vjp(
     return gradients + learned.results(found, along)
 
 
-def _wide(call: Call) -> Any:
-    """The dtype of sums."""
-    return call.xp.float64 if dtype_name(call.q) == "float64" else call.xp.float32
-
-
 def _calls(
     call: Call, output: Array | None, lse: Array | None
 ) -> Iterator[tuple[_Part, tuple[int, ...]]]:
@@ -151,19 +158,24 @@ def _calls(
     second = (sizes.S, sizes.D, v.shape[-1])
     draws = (min(round(call.dropout * 2**32), 2**32 - 1), call.seed, sizes.T)
     entries = prod(call.frame.sizes.lead)
+    lse_code = 0 if lse is None else CODES[dtype_name(lse)]
     for rows, seen in _strips(call):
         begin = rows.start
         part = _Part(call, rows)
         numbers = (
             *(*first, rows.stop - begin, *second, *_place(q, begin), *_place(k), *_place(v)),
-            *(*_place(output, begin), *_place(lse, begin), *part.sink(_wide(call)), *part.ranges()),
-            *(*part.broadcast(seen), *draws, begin, entries, *part.biases()),
+            *(*_place(output, begin), lse_code, *_place(lse, begin), *part.sink(wide(call))),
+            *(*part.ranges(), *part.broadcast(seen), *draws, begin, entries, *part.biases()),
         )
         yield part, numbers
 
 
-def _zeros(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    return like.new_zeros(shape, dtype=dtype)
+def _fresh(like: Array, shape: tuple[int, ...], dtype: Any, zeros: bool) -> Array:
+    """A tensor, in large pages where it is large."""
+    array = like.new_empty(shape, dtype=dtype)
+    if array.nbytes > LARGE:
+        _native.use_large_pages(array.data_ptr(), array.nbytes)
+    return array.zero_() if zeros else array
 
 
 def _ask(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
@@ -245,11 +257,6 @@ def _picked_lines(call: Call) -> bool:
     )
 
 
-def _parts(score: Score) -> list[Score]:
-    """The scores that a sum adds up."""
-    return _parts(score.left) + _parts(score.right) if isinstance(score, Sum) else [score]
-
-
 class _Part:
     """Some rows of a call in plain numbers; what they point at lives as long as this does."""
 
@@ -294,7 +301,7 @@ class _Part:
         """How many, then the dtype and array of each."""
         if self.call.bias is None:
             return (0,)
-        parts = _parts(self.call.bias)
+        parts = parts_of(self.call.bias)
         found = [len(parts)]
         for part in parts:
             if isinstance(part, Dense):
@@ -312,115 +319,9 @@ class _Part:
     def _line(self, score: Score) -> list[int]:
         """A score of the distance alone: one line of numbers, read one further on for each row."""
         T, S = self.call.sizes.T, self.call.sizes.S
-        line = _contiguous(_line(self.call, score))
+        line = _contiguous(line_of(self.call, score))
         address, *steps = self.broadcast(line[..., None, :])
         if T + S > 2:
             steps[-2:] = [-1, 1]
         address += (T - 1 - self.rows.start) * line.itemsize
         return [CODES[dtype_name(line)], address, *steps]
-
-
-class _Learned:
-    """The gradients of the biases and the sink of a call."""
-
-    def __init__(self, call: Call, wanted: Sequence[bool]) -> None:
-        self.call = call
-        self.parts = [] if call.bias is None else _parts(call.bias)
-        self.wanted: list[Sequence[bool]] = []
-        for part in self.parts:
-            n = len(flatten(part).arrays)
-            self.wanted.append(wanted[:n])
-            wanted = wanted[n:]
-        self.sink = any(wanted)
-        self.sums = [
-            self._sums(part) if any(want) else None
-            for part, want in zip(self.parts, self.wanted, strict=True)
-        ]
-
-    def _sums(self, part: Score) -> Array:
-        """Where the gradient of a part is added up: as the array lies, or for each distance."""
-        sizes = self.call.sizes
-        shape = (*sizes.lead, sizes.H, 1, sizes.T + sizes.S - 1)
-        if isinstance(part, Dense):
-            whole = part.array.shape[-2:] == (sizes.T, sizes.S)
-            shape = part.array.shape if whole else (*shape[:-2], *part.array.shape[-2:])
-        fresh = self._meets_once(part) and self.call.bounds is None
-        make = _empty if fresh else _zeros
-        return make(self.call.q, shape, _wide(self.call))
-
-    def _meets_once(self, part: Score) -> bool:
-        """Whether one pair of query and key is all that each number of its gradient comes from."""
-        sizes, plain = self.call.sizes, dtype_name(self.call.q) == "float64"
-        full = (*sizes.lead, sizes.H, sizes.T, sizes.S)
-        return isinstance(part, Dense) and tuple(part.array.shape) == full and not plain
-
-    def numbers(self, rows: _Part) -> tuple[int, ...]:
-        """Of each bias where its gradient lies; whether one thread must have all rows; heads."""
-        sizes = self.call.sizes
-        found: list[int] = []
-        together = 1
-        whole = False
-        for part, sums in zip(self.parts, self.sums, strict=True):
-            place = [0]
-            if sums is not None and isinstance(part, Dense):
-                place = [*rows.broadcast(sums, rows=sums.shape[-2] > 1)]
-                whole |= sums.shape[-2] < sizes.T
-                if 1 in sums.shape[:-3] and prod(sizes.lead) > 1:
-                    together = max(together, prod(sizes.lead))
-                if sums.shape[-3] < sizes.H:
-                    together = prod(sizes.lead) * sizes.G
-            elif sums is not None:
-                place = [*rows.broadcast(sums)]
-                place[0] += (sizes.T - 1 - rows.rows.start) * sums.itemsize
-                place[-2:] = [-1, 1]
-                whole = True
-            found += [*place, self._meets_once(part)]
-        return (*found, whole, together)
-
-    def results(self, found: Sequence[Array], along: Sequence[Array]) -> list[Array]:
-        """The gradients that are wanted, in their order."""
-        gradients: list[Array] = []
-        for part, want, sums in zip(self.parts, self.wanted, self.sums, strict=True):
-            if sums is not None and isinstance(part, Dense):
-                gradients.append(_summed(sums, part.array))
-            elif sums is not None:
-                gradients += self._of_line(part, want, sums[..., 0, :])
-        if self.sink:
-            gradients.append(self._of_sink(found, along))
-        return gradients
-
-    def _of_line(self, score: Score, wanted: Sequence[bool], sums: Array) -> list[Array]:
-        """From the gradient of each distance to those of what its line is made of."""
-        import torch
-
-        flat = flatten(score)
-        leaves = [a.detach().requires_grad_() for a in flat.arrays]
-        with torch.enable_grad():
-            line = _line(self.call, rebuild(flat.with_arrays(leaves)))
-        to = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
-        return list(torch.autograd.grad(line, to, _summed(sums, line)))
-
-    def _of_sink(self, found: Sequence[Array], along: Sequence[Array]) -> Array:
-        """Its weight in each row takes from what the others mix."""
-        output, lse = found
-        wide, sink = _wide(self.call), self.call.floats[-1]
-        delta = (output.to(wide) * along[0].to(wide)).sum(-1)
-        weight = (sink.to(wide)[..., None] - lse).exp()
-        return _summed(-(weight * delta).sum(-1), sink)
-
-
-def _summed(array: Array, like: Array) -> Array:
-    """``array`` summed along what is broadcast in ``like``, in its dtype."""
-    missing = array.ndim - like.ndim
-    axes = [*range(missing)]
-    axes += [missing + i for i, n in enumerate(like.shape) if n != array.shape[missing + i]]
-    array = array.sum(axes, keepdim=True) if axes else array
-    return array.reshape(like.shape).to(like.dtype)
-
-
-def _line(call: Call, score: Score) -> Array:
-    """A score at every distance of a call, from 1 − T − start on."""
-    T, S = call.sizes.T, call.sizes.S
-    start = np.asarray(call.frame.start, dtype=np.int64)[..., None]
-    far: NDArray[np.int64] = np.arange(1 - T, max(S, 1 - T)) - start
-    return score.line(call.frame, far)
