@@ -253,7 +253,7 @@ def _picked_lines(call: Call) -> bool:
     return (
         call.frame.order is not None
         and call.bias is not None
-        and any(not isinstance(part, Dense) for part in _parts(call.bias))
+        and any(not isinstance(part, Dense) for part in parts_of(call.bias))
     )
 
 
