@@ -28,6 +28,8 @@ class Names:
     units: dict[str, Floats] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
     """What else a claim may rely on: "zero mean"."""
+    before: str = ""
+    """The sentence that was read last."""
     last: Floats | None = None
     """What was last worked out, or written."""
     told: dict[str, list[Floats]] = field(default_factory=dict)

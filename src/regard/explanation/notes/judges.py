@@ -179,7 +179,10 @@ def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
         r"([^,，、]*?)(\d+)\s*((?:\w+ )?(?:tokens|words|vectors|quer(?:ies|y)|keys|positions|个))",
         text[: match.start("a")],
     )
-    counts = [(each[2], each[1][-16:] + each[3]) for each in found]
+    counts = [
+        (each[2], each[1][-16:] + each[3] + re.split(r"[,，、\d]", text[each.end() :])[0][:12])
+        for each in found
+    ]
     if not 1 <= len(counts) <= 2:
         return None
     t = s = counts[0][0]
