@@ -173,7 +173,7 @@ FACTS = (
     Fact(
         "note.scale", "√d_k", (r"scores?|dot products?|QK\^T|q \* k|分数|点积|得分|softmax",),
         r"(?:divid\w*|scal\w+)(?: (?:the )?(?:scores?|dot products?|QK\^T|them|it))?[^.。]{0,12} by (?:1/)?(?:d_?k?|the (?:dimension|width)(?: d_?k?)?)(?![\w^/*])(?!\s*\^)"
-        r"|除以\s*(?:维度\s*)?d_?k?(?![\w^/])(?!\s*\^|的平方根)|\)\s*/\s*\(*\s*d(?:_?k)?\s*\)",
+        r"|除以\s*(?:键的|向量的)?\s*(?:维度|宽度|维数)?\s*d_?k?(?![\w^/])(?!\s*\^|的平方根)|\)\s*/\s*\(*\s*d(?:_?k)?\s*\)",
         r"\bif\b|would|had|variance|方差|如果|若|假如|head|heads|头",
     ),
     Fact(
@@ -237,7 +237,7 @@ FACTS = (
     Fact(
         "note.rotary-length", "|R x| = |x|", (_ROTARY,), r"chang\w+ (?:the )?(?:length|norm|magnitude)|改变[^。]{0,6}(?:长度|模长|范数)",
     ),
-    Fact("note.alibi-fixed", "2^(−8h/H)", (r"alibi",), r"\blearn(?:ed|t|able)\b|trainable|可学习|学(?:习|出|到)"),
+    Fact("note.alibi-fixed", "2^(−8h/H)", (r"alibi",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b(?! (?:on|with) (?:short|\d))|可学习|学(?:习|出|到)|训练"),
     Fact(
         "note.alibi-scores", "S + B", (r"alibi",), r"added to (?:the )?(?:\w+ )?(?:embedding|input|token)|加(?:到|在)[^。]{0,6}(?:嵌入|输入|词向量)",
     ),
@@ -256,8 +256,8 @@ FACTS = (
     ),
     Fact("note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行"),
     Fact(
-        "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",), r"(?:can|may|could|might|are) (?:also )?(?:be )?negative|(?:是|为)负",
-        r"dot|scores?|logits?|slope|分数|点积",
+        "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",),
+        r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负",
     ),
     Fact(
         "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",

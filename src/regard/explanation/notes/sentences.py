@@ -105,6 +105,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         r"only non-?linear\w*[^.。]{0,40}softmax|softmax[^.。]{0,40}only non-?linear"
         r"|linear[^.。]{0,30}(?:except|apart from|besides)[^.。]{0,20}softmax"
+        r"|(?:except|apart from|besides|aside from|other than)[^.。]{0,20}softmax[^.。]{0,70}\blinear\b"
         r"|除了?\s*softmax[^。]{0,20}线性|唯一的?非线性[^。]{0,16}softmax|softmax[^。]{0,16}唯一的?非线性",
         judges.only_softmax,
     ),

@@ -85,6 +85,8 @@ def _divisor(
     before = max(text.rfind(mark, 0, max(start - 1, 0)) for mark in ",，;；.。") + 1
     if not re.search(r"variance|deviation|std\b|方差|标准差", text[before:start], re.I):
         start = before
+    if not re.search(r"variance|deviation|std\b|方差|标准差", text[:start], re.I):
+        start = 0
     found = DIVIDED.search(text, start)
     if not found or (
         found.start() > match.start()
