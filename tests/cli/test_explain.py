@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import regard
 from regard.cli import main
+from regard.explanation.reading import mask
 
 
 def said(capsys: pytest.CaptureFixture[str], *args: str) -> str:
@@ -54,7 +56,7 @@ def test_options_reach_the_trace(capsys, tmp_path, monkeypatch):
 
 def test_a_sentence_is_read_and_owned_up_to(capsys):
     text = said(capsys, "--x", "the cat sat", "--step", "input", "--lang", "en")
-    assert "nothing was learned" in " ".join(text.split())
+    assert "learned from text" in " ".join(text.split())
     assert "cat" in text
 
 
@@ -80,6 +82,15 @@ def test_steps_can_be_chosen(capsys):
         (("--wq", "bad.npy"), "could not be read as a matrix"),
         (("--mask", "casual"), "could not be read: casual"),
         (("--mask", "window(0)"), "window(0)"),
+        (("--mask", "where(open('x'))"), "could not be read: open('x')"),
+        (("--mask", "where(i < 2.5)"), "could not be read: 2.5"),
+        (("--mask", "where(i in j)"), "could not be read"),
+        (("--mask", "keep('no.npy')"), "there is no file “no.npy”"),
+        (("--mask", "keep([[1, 0]])"), "at least (T, S) = (3, 3)"),
+        (("--x", "1 a; 3 4"), "--x must be rows of numbers"),
+        (("--x", "nan 1; 2 3"), "x must hold finite numbers"),
+        (("--x", "no.txt"), "there is no file “no.txt”"),
+        (("--x", "bad.txt"), "could not be read as text"),
         (("--mask", "causal and prefix(1)"), "could not be read"),
         (("--step", "scroes"), "there is no step “scroes” here; the steps are: input, dots"),
         (("--code", "jax"), "knows numpy and torch, not “jax”"),
@@ -90,6 +101,7 @@ def test_steps_can_be_chosen(capsys):
 def test_what_cannot_be_done_is_said(capsys, tmp_path, monkeypatch, args, words):
     monkeypatch.chdir(tmp_path)
     Path("bad.npy").write_text("no")
+    Path("bad.txt").write_bytes(b"\xff\xfe\xff")
     assert words in refused(capsys, *args, "--lang", "en")
     assert refused(capsys, *args, "--lang", "zh")
 
@@ -97,7 +109,33 @@ def test_what_cannot_be_done_is_said(capsys, tmp_path, monkeypatch, args, words)
 @pytest.mark.parametrize(
     "text",
     ["causal", "causal()", "window(3)", "prefix(2) | causal", "~causal", "lengths(2)",
-     "documents([0, 0, 1])"],
+     "documents([0, 0, 1])", "keep([[1, 0, 0], [1, 1, 0], [0, 1, 1]]) & causal",
+     "where(abs(i - j) < 2 or j == 0)"],
 )  # fmt: skip
 def test_masks_by_name(capsys, text):
     assert "masked" in said(capsys, "--mask", text, "--lang", "en")
+
+
+def test_masks_are_those_that_python_has(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    allowed = np.random.default_rng(0).random((4, 4)) < 0.5
+    np.save("mask.npy", allowed)
+    x = np.eye(4)
+    i, j = np.indices((4, 4))
+    for text, wanted in (
+        ("keep('mask.npy')", allowed),
+        ("keep('mask.npy') & ~where(i == j)", allowed & (i != j)),
+        ("where(0 <= i - j < 2)", (i >= j) & (i - j < 2)),
+        ("where(not (i + j) % 2 == 0 or j * 2 > i // 2)", ((i + j) % 2 != 0) | (j * 2 > i // 2)),
+        ("where(-i < j | 1)", -i < (j | 1)),
+    ):
+        trace = regard.explain(x, mask=mask(text))
+        assert np.array_equal(trace["masked"]["M"] != 0, wanted), text
+
+
+def test_a_sentence_may_stand_in_a_file(capsys, tmp_path):
+    file = tmp_path / "say.txt"
+    file.write_text("The cat sat", encoding="utf-8")
+    text = said(capsys, "--x", str(file), "--step", "input", "--lang", "en")
+    assert text == said(capsys, "--x", "The cat sat", "--step", "input", "--lang", "en")
+    assert "learned from text" in text

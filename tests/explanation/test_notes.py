@@ -116,6 +116,15 @@ When d_k = 64, dividing by 8 keeps the variance of the scores at 1.
 d = 64    σ = 7.91    √d = 8
 注意力是否是线性的，下文再说。
 一共 12 × 64 = 768 维
+It is often said that attention is linear. It is not.
+Some claim that RoPE turns the values. That is wrong.
+Applying softmax to [2, 4, 4] gives [0.0634, 0.4683, 0.4683].
+A^2 = [[7, 10], [15, 22]] for A = [[1, 2], [3, 4]].
+The base has d_model = 512. The big one has d_model = 1024. √d_model = √512 = 22.63.
+96 KiB / 16 = 6 KiB
+2 × 1024² × 768 = 1.61 × 10^9
+If the components have variance 4, the dot product of 64 terms has variance 64 · 4 · 4 = 1024.
+除以 √d_k 后方差变为 1，标准差也是 1。
 """.strip().splitlines()
 SAID_OTHERWISE = {
     "The standard deviation of the dot product of 64-dimensional vectors is 64.": "8",
@@ -165,6 +174,17 @@ SAID_OTHERWISE = {
     "没有 softmax，自注意力就是线性的。": "3",
     "注意力矩阵的形状为 n×d。": "n × n",
     "因为自注意力中 Q=K=V，所以分数矩阵对称。": "W_Q",
+    "softmax 之前的所有运算都是线性的，只有 softmax 是非线性的。": "3",
+    "D(XY) = D(X)D(Y) − E(X)E(Y)，因此点积的方差可求。": "E(Y)²",
+    "相加得 [0.6, 0.7] + [0.03, 1.0] = [0.895, 1.655]。": "0.63",
+    "Dividing the scores by d_k keeps their variance at 1.": "d/(d_k²)",
+    "The peak of 4096 × 96 KiB = 348 MiB is reached.": "384 MiB",
+    "cos([1, 2], [2, 1]) = 0.9": "0.8",
+    "[1, 2, 6] 的均值为 4。": "3",
+    "The variance of [1, 2, 6] is 5.": "4.6667",
+    "In a grouped-query layer, 24 query heads and 8 KV heads make the cache 4 times smaller.": "3",
+    "Lowering the temperature makes the weights flatter.": "τ → 0",
+    "(2, 8, 10, 64) @ (2, 8, 64, 10) = (2, 8, 64, 10)": "10 × 10",
     "[0.6, 0.7] + [0.03, 1.0] = [0.895, 1.655]": "0.63",
 }
 

@@ -216,6 +216,7 @@ def test_parallel():
     assert path(recurrence, 9) == (1, 9)
     assert path(convolution, 9) == (8, 1)
     assert path(attention, 9) == (1, 1)
+    assert path(recurrence, 65) == (1, 65)
     kinds = ask("parallel", length=16, width=8, path=9).sheet["kinds"]
     assert kinds[:, 1:].tolist() == [[9, 1, 8], [1, 8, 8], [1, 1, 1]]
     assert (kinds[:, 0] > 0).all()

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 import regard
 from regard._words import LANGUAGES, catalogue, say
 from regard.explanation.attention import POSITIONS
+from regard.explanation.embedding import embed
+from regard.explanation.embedding import table as learned
 from regard.explanation.numbers import column, worked, written
 from regard.explanation.positions import angles, sinusoids
 from regard.explanation.questions import QUESTIONS, ask
 from regard.explanation.sheet import FIXED, GIVEN, OPERATIONS, Sheet
-from regard.explanation.spelling import embed
 from regard.explanation.story import VECTORS
 
 DOTS = [[0.26, 0.23, 0.08], [0.23, 0.25, 0.24], [0.08, 0.24, 0.64]]
@@ -193,7 +194,8 @@ def test_every_face_speaks(trace, lang):
 def test_every_word_of_the_steps_is_used():
     used = {step.key for trace in TRACES for step in trace.steps}
     used |= {f"{key}-title" for key in used}
-    used |= {trace.title for trace in TRACES} | {trace.note for trace in TRACES if trace.note}
+    traces = [*TRACES, regard.explain("The cat sat"), regard.explain("The zzyzx")]
+    used |= {trace.title for trace in traces} | {trace.note for trace in traces if trace.note}
     assert {key for key in catalogue() if key.startswith("step.")} == used
 
 
@@ -231,13 +233,29 @@ def test_numbers_are_written_alike():
 # What is given
 
 
-def test_words_become_vectors_of_their_spelling():
-    vectors, words = embed("Cat, cats and 猫狗!")
-    assert words == ("Cat", "cats", "and", "猫", "狗")
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 2)
-    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2]
-    with pytest.raises(regard.ValueRangeError, match="at least one word"):
-        embed("…")
+def test_words_become_vectors_of_a_learned_table():
+    vectors, words, spelt = embed("The king and the prince eat bananaz 猫狗")
+    assert words == ("The", "king", "and", "the", "prince", "eat", "bananaz", "猫", "狗")
+    assert spelt == ("bananaz",)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 2, atol=0.02)
+    assert np.array_equal(vectors[0], vectors[3])
+    assert (vectors.round(2) == vectors).all()
+
+    def alike(a, b):
+        return float(learned()[a] @ learned()[b] / 127**2)
+
+    assert alike("king", "prince") > alike("king", "eat") + 0.3
+    assert alike("three", "four") > alike("three", "river") + 0.3
+    assert alike("cat", "dog") > alike("cat", "state") + 0.3
+    assert alike("狗", "dog") > 0.9
+    assert alike("三", "four") > alike("三", "river") + 0.3
+    assert len(learned()) > 4400
+
+
+def test_a_word_that_the_table_lacks_is_told_by_its_letters():
+    (a, b, c), _, spelt = embed("bananaz bananazs qqxk")
+    assert len(spelt) == 3
+    assert a @ b > a @ c
 
 
 def test_torch_tensors_are_taken():

@@ -9,8 +9,8 @@ import numpy as np
 from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import Array
 from regard.explanation.attention import POSITIONS, Wish, trace
+from regard.explanation.embedding import embed
 from regard.explanation.sheet import Floats
-from regard.explanation.spelling import embed
 from regard.explanation.story import VECTORS, story
 from regard.explanation.trace import Trace
 from regard.rules import Mask
@@ -40,8 +40,8 @@ def explain(
     dot product to the cost; given a matrix, heads, a mask or positions, it traces that one call.
 
     Args:
-        x: vectors (n, d), one a row, or a sentence, whose words then become vectors of how they
-            are spelt.
+        x: vectors (n, d), one a row, or a sentence, whose words then become vectors of a small
+            embedding.
         wq: the matrix of the queries (d, D); Q = X unless given.  So too ``wk`` (d, D) and
             ``wv`` (d, E).
         wo: the matrix of the output (E, anything); the heads' sum itself unless given.
@@ -70,8 +70,8 @@ def explain(
     note = ""
     tokens: tuple[str, ...] = ()
     if isinstance(x, str):
-        x, tokens = embed(x)
-        note = "step.spelling"
+        x, tokens, spelt = embed(x)
+        note = "step.embedding-spelt" if spelt else "step.embedding"
     vectors = VECTORS if x is None else _matrix("x", x)
     plain = all(each is None for each in (wq, wk, wv, wo, mask, positions, scale))
     if plain and heads == 1 and temperature == 1.0:

@@ -24,7 +24,7 @@ from regard.explanation.faces.layout import (
     shown_tables,
     size_of,
 )
-from regard.explanation.numbers import written
+from regard.explanation.numbers import column, written
 from regard.explanation.trace import Chart, Step, Trace
 
 _BAR, _EIGHTHS = 32, " ▏▎▍▌▋▊▉"
@@ -181,7 +181,7 @@ def _chart(trace: Trace, chart: Chart, lang: Language) -> Iterator[Text]:
             name = columns[y] + " " * (wide - cell_len(columns[y]))
             line = Text("  " + _right("" if k else start, left) + "  ")
             line.append(f"{name}  {bar.ljust(_BAR)}", style=style)
-            yield line.append(f"  {written(float(numbers[y]))}")
+            yield line.append(f"  {column(numbers[y : y + 1])[0]}")
 
 
 def _code(step: Step) -> Iterator[Text]:

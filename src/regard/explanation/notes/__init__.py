@@ -104,7 +104,7 @@ def _whole(lines: list[str], place: int) -> tuple[str, int]:
 
 def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     found: list[Verdict] = []
-    text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>)\s+", "", text)
+    text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>)\s+(?:\[[ xX]\]\s+)?", "", text)
     sentences = _with_questions(_sentences(text))
     for sentence, before, after in zip(
         sentences, ["", *sentences], [*sentences[1:], ""], strict=False

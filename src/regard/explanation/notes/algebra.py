@@ -28,6 +28,8 @@ class Names:
     units: dict[str, Floats] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
     """What else a claim may rely on: "zero mean"."""
+    before: str = ""
+    """The sentence that was read last."""
     last: Floats | None = None
     """What was last worked out, or written."""
     told: dict[str, list[Floats]] = field(default_factory=dict)
@@ -176,19 +178,25 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
             turned = np.moveaxis(first, -1 if axis is None else axis, -1)
             weights = np.asarray(formula.normalise(turned)[0]) if turned.ndim else turned
             return np.moveaxis(weights, -1, -1 if axis is None else axis)
-        if name == "dot" and len(parts) == 2:
-            return _beside(first, parts[1])
-        if name == "PE":
-            return _position(parts)
+        if name == "PE" or (name in ("dot", "cos") and len(parts) == 2):
+            return _of_two(name, parts)
         if name in _REDUCTIONS:
             if len(parts) > 1 and axis is None:
                 first = np.array(parts)
             reduced = _REDUCTIONS[name](first, axis)
             kept = axis is not None and {"keepdims", "keepdim"} & words.keys()
             return np.expand_dims(reduced, axis) if kept and axis is not None else reduced
-        if name in _MAPS:
+        if name in _MAPS and len(parts) == 1:
             return _MAPS[name](first)
     raise NotUnderstood(name)
+
+
+def _of_two(name: str, parts: list[Floats]) -> Any:
+    """A dot product, the cosine of the angle between two vectors, or a position's encoding."""
+    if name == "PE":
+        return _position(parts)
+    dots = _beside(*parts)
+    return dots if name == "dot" else _over(dots, np.prod([np.sqrt(p @ p) for p in parts]))
 
 
 def _position(parts: list[Floats]) -> Any:

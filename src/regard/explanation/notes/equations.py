@@ -24,7 +24,7 @@ from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
 LONE = re.compile(r"[A-Za-z_]\w*'?")
-BYTES = re.compile(r"\*1024\^(\d)")
+BYTES = re.compile(r"\*1024\.0\^(\d)")
 """What ``plain`` makes of KiB, MiB, GiB."""
 _PREFIXES = " KMGT"
 ABOUT = re.compile(r"≈|≃|\\approx|~=|\babout\b|\broughly\b|约")

@@ -64,6 +64,7 @@ class Fact:
         ends = [clause.find(comma, found.end()) for comma in ",，"]
         end = min((end for end in ends if end >= 0), default=len(clause))
         part = f"{clause[start : found.start()]} {clause[found.end() : end]}"
+        part = re.sub(r"[(（][^()（）]*[)）]", " ", part)
         if not self.denies:
             part += found[0]
         return NOT.search(part) is not None
@@ -81,7 +82,7 @@ _OTHERS = (
 )
 
 _MANY_TIMES = (
-    r"(?:\d+|\bh|eight|four|several|many)[- ]?(?:times|fold)|\b(?:doubl|tripl|quadrupl)\w*|翻倍|加倍|\bmore (?:param|comput|FLOP|weights)|(?:more|most) expensive|(?:multiplies|increases?|grows?) (?:with|by) the (?:number of )?heads"
+    r"(?:\d+|\bh|eight|four|several|many)[- ]?(?:times|fold)|\b(?:doubl|tripl|quadrupl)\w*|\btwice as\b|翻倍|加倍|\bmore (?:param|comput|FLOP|weights)|(?:more|most) expensive|(?:multiplies|increases?|grows?) (?:with|by) the (?:number of )?heads"
     r"|(?:\d+|h|数|几)\s*倍|(?:参数量?|计算量|代价|成本)[^。，,]{0,4}(?:越[大多高]|增加|变多|翻)"
 )
 
@@ -121,7 +122,7 @@ FACTS = (
             r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈",
         )
         for key, right, of in (
-            ("note.heads-parameters", "4d²", r"param|weights|参数"),
+            ("note.heads-parameters", "4d²", r"param|参数"),
             ("note.heads-cost", "h · 2n²(d/h) = 2n²d", r"cost|compute|comput|expens|FLOP|计算|代价|成本"),
         )
     ),
@@ -151,7 +152,7 @@ FACTS = (
     ),
     Fact(
         "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax",),
-        r"invarian\w+ (?:to|under)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal)\w+[^.。]{0,80}(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|(?:乘以|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
+        r"invarian\w+ (?:to|under)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
         r"order|rank|argmax|largest|次序|顺序|排序|最大",
         denies=True,
     ),
@@ -167,12 +168,12 @@ FACTS = (
     Fact(
         "note.symmetric", "a_ij ≠ a_ji", (r"matrix|weights|矩阵|权重",),
         r"always (?:be )?symmetric|(?:weights?|attention)(?: weights?)?(?: matrix)? (?:is|are) symmetric|(?:总是|一定|必然|都)是?对称|注意力矩阵是?对称",
-        r"because|here|Q = K|W_Q = W_K|\bif\b|when|因为|此处|这里|如果|若|时",
+        r"because (?:we|Q|here)|\bhere\b|Q = K|W_Q = W_K|\bif\b|\bwhen\b|因为\s*(?:Q|这里|此处|用)|此处|这里|如果|若|时",
     ),
     Fact(
         "note.scale", "√d_k", (r"scores?|dot products?|QK\^T|q \* k|分数|点积|得分|softmax",),
         r"(?:divid\w*|scal\w+)(?: (?:the )?(?:scores?|dot products?|QK\^T|them|it))?[^.。]{0,12} by (?:1/)?(?:d_?k?|the (?:dimension|width)(?: d_?k?)?)(?![\w^/*])(?!\s*\^)"
-        r"|除以\s*(?:维度\s*)?d_?k?(?![\w^/])(?!\s*\^|的平方根)|\)\s*/\s*\(*\s*d(?:_?k)?\s*\)",
+        r"|除以\s*(?:键的|向量的)?\s*(?:维度|宽度|维数)?\s*d_?k?(?![\w^/])(?!\s*\^|的平方根)|\)\s*/\s*\(*\s*d(?:_?k)?\s*\)",
         r"\bif\b|would|had|variance|方差|如果|若|假如|head|heads|头",
     ),
     Fact(
@@ -236,7 +237,7 @@ FACTS = (
     Fact(
         "note.rotary-length", "|R x| = |x|", (_ROTARY,), r"chang\w+ (?:the )?(?:length|norm|magnitude)|改变[^。]{0,6}(?:长度|模长|范数)",
     ),
-    Fact("note.alibi-fixed", "2^(−8h/H)", (r"alibi",), r"\blearn(?:ed|t|able)\b|trainable|可学习|学(?:习|出|到)"),
+    Fact("note.alibi-fixed", "2^(−8h/H)", (r"alibi",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b(?! (?:on|with) (?:short|\d))|可学习|学(?:习|出|到)|训练"),
     Fact(
         "note.alibi-scores", "S + B", (r"alibi",), r"added to (?:the )?(?:\w+ )?(?:embedding|input|token)|加(?:到|在)[^。]{0,6}(?:嵌入|输入|词向量)",
     ),
@@ -255,8 +256,8 @@ FACTS = (
     ),
     Fact("note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行"),
     Fact(
-        "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",), r"(?:can|may|could|might|are) (?:also )?(?:be )?negative|(?:是|为)负",
-        r"dot|scores?|logits?|slope|分数|点积",
+        "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",),
+        r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负",
     ),
     Fact(
         "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",

@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.core import formula
 from regard.explanation.notes.algebra import Names
-from regard.explanation.notes.facts import NOT
+from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.numbers import written
 
 Found = tuple[bool, str, dict[str, str]]
@@ -31,7 +31,8 @@ WORDS = {
     "翻倍": 2, "加倍": 2, "增加一倍": 2, "翻一番": 2, "减半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "八": 8, "九": 9,
 }  # fmt: skip
 FACTOR = re.compile(
-    r"\b(?:doubl|tripl|quadrupl|halv)\w*|\bfactor of \d+|\btwice\b|\bhalf (?:as|the)\b"
+    r"\bfrom (?:\w+ )?\d+ to \d+\b|从\s*\d+[^\d。，]{0,6}到\s*\d+"
+    r"|\b(?:doubl|tripl|quadrupl|halv)\w*|\bfactor of \d+|\btwice\b|\bhalf (?:as|the)\b"
     r"|\b(?:\d+(?:\.\d+)?|two|three|four|five|eight|nine|ten|sixteen)(?:[- ]?fold| times|x\b| \* (?=as|more|the|that))"
     r"|增加一倍|翻倍|翻一番|加倍|减半|(?:\d+(?:\.\d+)?|[两二三四八九])\s*倍",
     re.I,
@@ -40,6 +41,8 @@ LENGTH = r"sequence|length|\blong|context|tokens|\bn\b|input|序列|长度|上�
 
 
 def _factor(text: str) -> float:
+    if between := re.search(r"(\d+)\D+(\d+)$", text):
+        return float(between[2]) / max(float(between[1]), 1.0)
     digits = re.match(r"\d+(?:\.\d+)?", text.lower().removeprefix("factor of "))
     if digits:
         return float(digits[0])
@@ -54,7 +57,9 @@ def growth(match: re.Match[str], text: str, names: Names) -> Found | None:
     first, last = factors[0], factors[-1]
     near = text[max(0, first.start() - 24) : first.end() + 24]
     between = text[first.end() :]
-    if not re.search(LENGTH, near, re.I):
+    if not re.search(LENGTH, near, re.I) and not re.match(r"from|从", first[0], re.I):
+        return None
+    if re.search(r"width|d_model|dimension|宽|维", near, re.I):
         return None
     cubic = re.search(r"X\s*\*?\s*X\^T\s*\*?\s*X\b", text)
     if cubic:
@@ -94,9 +99,13 @@ def always(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
     """In V attention is linear, given the weights; in X it is not, with or without softmax."""
-    denied = bool(NOT.search(text)) or bool(
-        re.search(r"cubic|quadratic|bilinear|is non-?linear|三次|二次|双线性|是非线性", text, re.I)
-    )
+    part = re.split(r"[,，;；]", text[match.start() :])[0]
+    negated = NOT.search(f"{text[: match.start()]} {part}") is not None
+    denied = negated or DENIED.search(text) is not None or bool(
+        re.search(
+            r"cubic|quadratic|bilinear|is non-?linear|三次|二次|双线性|是非线性", part, re.I
+        )
+    )  # fmt: skip
     in_values = re.search(
         r"in (?:the )?(?:V\b|values?)|(?:对|关于)\s*(?:V|值)|given the weights|权重固定|给定权重|W_?[QKVO]",
         text,
@@ -179,7 +188,10 @@ def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
         r"([^,，、]*?)(\d+)\s*((?:\w+ )?(?:tokens|words|vectors|quer(?:ies|y)|keys|positions|个))",
         text[: match.start("a")],
     )
-    counts = [(each[2], each[1][-16:] + each[3]) for each in found]
+    counts = [
+        (each[2], each[1][-16:] + each[3] + re.split(r"[,，、\d]", text[each.end() :])[0][:12])
+        for each in found
+    ]
     if not 1 <= len(counts) <= 2:
         return None
     t = s = counts[0][0]

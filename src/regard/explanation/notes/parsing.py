@@ -227,7 +227,11 @@ def literal(node: Node) -> tuple[Floats, Floats] | None:
             )
         case ("call", "array" | "tensor", [inner, *_], _):
             return literal(inner)
-        case ("*" | "beside", Number() as digits, ("^", Number(text="10" | "1024") as base, power)):
+        case (
+            "*" | "beside",
+            Number() as digits,
+            ("^", Number(text="10" | "1024.0") as base, power),
+        ):
             exponent = literal(power)  # 1.61 · 10^9 and 96 KiB are numbers as they were written
             if exponent is not None and exponent[0].ndim == 0 and abs(exponent[0]) < 90:
                 by = np.asarray(base.value ** exponent[0])

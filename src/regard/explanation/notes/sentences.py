@@ -17,8 +17,12 @@ ASKS = re.compile(
     r"[?？]\s*$|吗\s*$|^(?:Is|Are|Why|Does|Do|What|How|Should|Can)\b|^(?:为什么|为何|如何|怎样)|\bwhether\b|是否"
 )
 """A question, or a heading that is one, claims nothing."""
-CLAUSE = re.compile(r"[;；]|,? (?:while|whereas|but)\b|[，,]\s*(?=而(?!非|不)|但|不过)")
-ITS = re.compile(r"^\W*(?:答|A:|Answer:|It|They|This|These|Its|Their|That|它们?|其|这)(?![A-Za-z])")
+CLAUSE = re.compile(
+    r"[;；]|,? (?:while|whereas|but)\b|, (?=(?:and )?its\b)|[，,]\s*(?=而(?!非|不)|但|不过)"
+)
+ITS = re.compile(
+    r"^\W*(?:答|A:|Answer:|It|They|This|These|Its|Their|That|它们?|其|这)(?![A-Za-z])|\b(?:these|those) \w+|这些"
+)
 """What speaks of what came before."""
 
 
@@ -41,7 +45,8 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
         return []
     verdicts: list[Verdict] = []
     seen: set[tuple[bool, str]] = set()
-    context = plain(before) if ITS.search(said) else ""
+    context = plain(before or names.before) if ITS.search(said) else ""
+    names.before = said
     for right, key, values in (*_by_fact(simple, context), *_by_rule(simple, names)):
         if (right, key) in seen and key != "note.wrong":
             continue
@@ -83,8 +88,8 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         r"(?P<what>variance|standard deviation|std(?:dev)?|deviation|方差|标准差)"
-        r"(?:[^.。;；:：]{0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|equals?|[=:]|of about|为|是|等于|约为|变成)\s*(?:about |roughly |约|大约)?"
-        r"|\s+(?:of\s+)?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d)[^,，。;；、]*)",
+        r"(?:[^.。;；:：]{0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成)\s*(?:about |roughly |约|大约)?"
+        r"|\s+(?:of\s+)?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d|one\b|unity\b)[^,，。;；、]*)",
         variance.variance,
     ),
     _rule(
@@ -100,6 +105,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         r"only non-?linear\w*[^.。]{0,40}softmax|softmax[^.。]{0,40}only non-?linear"
         r"|linear[^.。]{0,30}(?:except|apart from|besides)[^.。]{0,20}softmax"
+        r"|(?:except|apart from|besides|aside from|other than)[^.。]{0,20}softmax[^.。]{0,70}\blinear\b"
         r"|除了?\s*softmax[^。]{0,20}线性|唯一的?非线性[^。]{0,16}softmax|softmax[^。]{0,16}唯一的?非线性",
         judges.only_softmax,
     ),

@@ -52,7 +52,7 @@ def _statistics(text: str) -> str:
         return text
     for name, pattern in _SAID:
         text = re.sub(
-            rf"(?<![\w(])(?:{pattern})(?: of {re.escape(lists[0])})?(?:is|=)?{_EQUALS}(?=-?\d|sqrt|√)",
+            rf"(?<![A-Za-z(])(?:{pattern})(?: of {re.escape(lists[0])})?(?:is|=)?{_EQUALS}(?=-?\d|sqrt|√)",
             f" ; {name}({lists[0]}) = ", text, count=1, flags=re.I,
         )  # fmt: skip
     return text

@@ -29,19 +29,29 @@ SYMBOLIC = 64.0
 """The width that stands for d where a claim gives it no number."""
 
 
-def _width(text: str, names: Names) -> float | None:
-    """The width d that a sentence speaks of."""
+def _width(text: str, place: int, names: Names) -> float | None:
+    """The width d that a sentence speaks of at ``place``: what it named last, or else first."""
     patterns = (
         r"(\d+)\s*-?\s*(?:dimension\w*|wide|dim\b|dims\b|d\b|维)", r"\bd(?:_?k|_?q|_?head|_model)?\s*=\s*(\d+)",
         r"(?:width|dimension|size|length|维度|宽度|宽|维数)\s*(?:of|is|为|是|=)?\s*(\d+)", r"(\d+)\s*(?:terms|numbers|components|项|个分量)",
     )  # fmt: skip
     for pattern in patterns:
-        if found := re.search(pattern, text, re.I):
-            return float(found[1])
+        found = list(re.finditer(pattern, text, re.I))
+        if found:
+            return float(next((m for m in reversed(found) if m.start() < place), found[0])[1])
     for name in ("d_k", "dk", "d"):
         if name in names.values and names.values[name].ndim == 0:
             return float(names.values[name])
     return None
+
+
+def _of_one(text: str) -> float:
+    """The variance of one component, 1 unless the sentence says another."""
+    found = re.search(
+        r"(?:components?|entries|numbers|分量|元素)[^.。]{0,24}?(?:variance|方差)\s*(?:of|is|为|是|=)?\s*(\d+(?:\.\d+)?)",
+        text, re.I,
+    )  # fmt: skip
+    return float(found[1]) if found else 1.0
 
 
 def _amount(text: str, names: Names, d: float | None) -> tuple[float, str] | None:
@@ -75,6 +85,8 @@ def _divisor(
     before = max(text.rfind(mark, 0, max(start - 1, 0)) for mark in ",，;；.。") + 1
     if not re.search(r"variance|deviation|std\b|方差|标准差", text[before:start], re.I):
         start = before
+    if not re.search(r"variance|deviation|std\b|方差|标准差", text[:start], re.I):
+        start = 0
     found = DIVIDED.search(text, start)
     if not found or (
         found.start() > match.start()
@@ -93,7 +105,7 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     """The variance of a dot product of d independent terms is d, its deviation √d."""
     if NOT.search(text) or "D(XY" in text:
         return None
-    width = _width(text, names)
+    width = _width(text, match.start("amount"), names)
     divisor = _divisor(match, text, names, width)
     if divisor and not re.search(r"\d\s*-?\s*(?:dim|维|wide)|\bd", f"{text[: match.end()]}"):
         return None  # of which width is not said here
@@ -102,7 +114,7 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     spoken = DOT.search(text) or re.search(r"\bd_?k\b", text) or divisor
     if not spoken or re.search(r"\bnorm\b|layer ?norm|batch ?norm|normali[sz]|归一化", text, re.I):
         return None
-    amount = _amount(match["amount"], names, width)
+    amount = _amount(re.sub(r"^(?:one|unity)\b", "1", match["amount"]), names, width)
     if amount is None:
         return None
     if width is None and (of := re.match(r"sqrt\((\d+)\)", amount[1])):
@@ -110,8 +122,11 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     d = SYMBOLIC if width is None else width
     by = 1.0 if divisor is None else divisor[0]
     deviation = bool(re.search(r"deviation|标准差|std|spread|sigma", match["what"], re.I))
-    right = d**0.5 / by if deviation else d / by**2
-    if divisor is None and amount[0] in (0, 1):  # of the components, or of what has been scaled
+    one = _of_one(text)
+    right = d**0.5 * one / by if deviation else d * one**2 / by**2
+    if divisor is None and (
+        amount[0] in (0, 1) or amount[0] == one != right
+    ):  # of the components, or of what has been scaled
         return None
     if abs(amount[0] - right) <= 0.01 * right:
         return True, "note.right", {}
