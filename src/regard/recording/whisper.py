@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -33,12 +34,8 @@ def read_whisper(weights: Path) -> tuple[PreTrainedModel, Any]:
         ValueError: a file that is no such model, or whose arrays do not fill one.
     """
     from tokenizers import Tokenizer
-    from transformers import (
-        WhisperFeatureExtractor,
-        WhisperForConditionalGeneration,
-        WhisperProcessor,
-        WhisperTokenizerFast,
-    )
+
+    theirs = import_module("transformers")  # by name, for its lazy names carry no types
 
     with weights.open("rb") as file:
         arrays = _arrays(file)
@@ -46,16 +43,16 @@ def read_whisper(weights: Path) -> tuple[PreTrainedModel, Any]:
     tokens = Tokenizer.from_file(str(weights.parent / "tokenizer.json"))
     config = _config(arrays, said, tokens)
     with quiet():
-        model: Any = WhisperForConditionalGeneration(config)
+        model: Any = theirs.WhisperForConditionalGeneration(config)
         missing, foreign = model.load_state_dict(_named(arrays, config), strict=False)
         missing = [key for key in missing if key != "proj_out.weight"]  # it is the embedding
         if missing or foreign:
             raise ValueError(f"its arrays do not fill the model: {[*missing, *foreign][0]}")
         model.tie_weights()
         model.generation_config.alignment_heads = said.get("alignment_heads")
-        tokenizer = WhisperTokenizerFast(tokenizer_object=tokens)
-        sound = WhisperFeatureExtractor(feature_size=config.num_mel_bins)
-        return model, WhisperProcessor(sound, tokenizer)
+        tokenizer = theirs.WhisperTokenizerFast(tokenizer_object=tokens)
+        sound = theirs.WhisperFeatureExtractor(feature_size=config.num_mel_bins)
+        return model, theirs.WhisperProcessor(sound, tokenizer)
 
 
 def _arrays(file: BinaryIO) -> dict[str, NDArray[Any]]:

@@ -16,6 +16,46 @@ from regard.recording.capture.dense_masks import Biases
 from regard.recording.capture.dense_masks import Masks as Dense
 from regard.rules import Mask, causal, lengths
 
+SDPA = ["query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"]
+NATIVE = [
+    "query",
+    "key",
+    "value",
+    "embed_dim",
+    "num_head",
+    "qkv_weight",
+    "qkv_bias",
+    "proj_weight",
+    "proj_bias",
+    "mask",
+    "need_weights",
+    "average_attn_weights",
+    "mask_type",
+]
+ENCODER_LAYER = [
+    "src",
+    "embed_dim",
+    "num_heads",
+    "qkv_weight",
+    "qkv_bias",
+    "proj_weight",
+    "proj_bias",
+    "use_gelu",
+    "norm_first",
+    "eps",
+    "norm_weight_1",
+    "norm_bias_1",
+    "norm_weight_2",
+    "norm_bias_2",
+    "ffn_weight_1",
+    "ffn_bias_1",
+    "ffn_weight_2",
+    "ffn_bias_2",
+    "mask",
+    "mask_type",
+]
+"""The arguments of torch's functions, in their order: those in C++ tell no signature."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -55,8 +95,7 @@ class Masks:
 
 def sdpa(masks: Masks, module: Any, *args: Any, **kwargs: Any) -> Found:
     """``F.scaled_dot_product_attention``."""
-    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-    given = dict(zip(names, args, strict=False)) | kwargs
+    given = dict(zip(SDPA, args, strict=False)) | kwargs
     q, k = four(module, given["query"], given["key"])
     dense = given.get("attn_mask")
     start, options = None, _scale(given.get("scale"))
@@ -87,7 +126,7 @@ def four(module: Any, query: Any, key: Any) -> tuple[Any, Any]:
         heads = _heads(module)
         if q.shape[0] % heads or k.shape[0] % heads:
             heads = 1
-        return tuple(a.reshape(-1, heads, *a.shape[-2:]) for a in (q, k))  # type: ignore[return-value]
+        return tuple(a.reshape(-1, heads, *a.shape[-2:]) for a in (q, k))
     if q.ndim > 4:
         q, k = q.flatten(0, -4), k.flatten(0, -4)
     if k.shape[0] != q.shape[0]:
@@ -114,8 +153,8 @@ def _signature() -> inspect.Signature:
 def multi_head(masks: Masks, module: Any, *args: Any, **kwargs: Any) -> Found:
     """``F.multi_head_attention_forward``, which projects, splits and masks by itself."""
     import torch
-    from torch.nn.functional import linear
 
+    linear: Any = torch.nn.functional.linear
     bound = _signature().bind(*args, **kwargs)
     bound.apply_defaults()
     given = bound.arguments
@@ -179,9 +218,7 @@ def _both(
 
 def native(masks: Masks, module: Any, *args: Any, **kwargs: Any) -> Found:
     """``torch._native_multi_head_attention``, the fast path of ``nn.MultiheadAttention``."""
-    names = ("query", "key", "value", "embed_dim", "num_head", "qkv_weight", "qkv_bias")
-    names += ("proj_weight", "proj_bias", "mask", "need_weights", "average", "mask_type")
-    given = dict(zip(names, args, strict=False)) | kwargs
+    given = dict(zip(NATIVE, args, strict=False)) | kwargs
     weight, bias = given["qkv_weight"], given["qkv_bias"]
     found = _projected(given["query"], given["key"], weight, bias, given["num_head"])
     return _fast(masks, *found, given.get("mask"), given.get("mask_type"))
@@ -191,11 +228,7 @@ def encoder_layer(masks: Masks, module: Any, *args: Any, **kwargs: Any) -> Found
     """``torch._transformer_encoder_layer_fwd``, the fast path of ``nn.TransformerEncoderLayer``."""
     import torch
 
-    names = ("src", "embed_dim", "num_heads", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias")
-    names += ("use_gelu", "norm_first", "eps", "norm_weight_1", "norm_bias_1", "norm_weight_2")
-    names += ("norm_bias_2", "ffn_weight_1", "ffn_bias_1", "ffn_weight_2", "ffn_bias_2", "mask")
-    names += ("mask_type",)
-    given = dict(zip(names, args, strict=False)) | kwargs
+    given = dict(zip(ENCODER_LAYER, args, strict=False)) | kwargs
     x = given["src"].detach()
     if given["norm_first"]:
         scale, shift = given["norm_weight_1"], given["norm_bias_1"]
@@ -208,8 +241,8 @@ def encoder_layer(masks: Masks, module: Any, *args: Any, **kwargs: Any) -> Found
 def _projected(query: Any, key: Any, weight: Any, bias: Any, H: int) -> tuple[Any, Any, Any]:
     """q, k, and how long each sample is where they came as nested tensors."""
     import torch
-    from torch.nn.functional import linear
 
+    linear: Any = torch.nn.functional.linear
     long = None
     query, key = query.detach(), key.detach()
     if query.is_nested:

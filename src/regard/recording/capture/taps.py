@@ -16,6 +16,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from regard.core import attention as core
@@ -120,14 +121,14 @@ def calling(names: dict[Any, str]) -> Any:
     """The innermost of the modules in ``names`` whose method is running in this thread."""
     from torch.nn import Module
 
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code.co_argcount:
             first = frame.f_locals.get(code.co_varnames[0])
             if isinstance(first, Module) and first in names:
                 return first
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 
@@ -139,7 +140,7 @@ def softened(function: Any) -> Any:
     def tapped(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return function(*args, **kwargs)
-        given = args[0] if args else kwargs.get("input")
+        given: Any = args[0] if args else kwargs.get("input")
         if not HERE.busy and getattr(given, "ndim", 0) > 2:
             for writer in TAPS.writers:
                 if writer.here.call is not None and not writer.here.owners:

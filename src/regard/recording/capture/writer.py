@@ -102,9 +102,9 @@ class Writer:
             with self._lock:
                 self.seen.runs[:] = [other for other in self.seen.runs if other is not run]
         else:
-            self.here.sequence = Sequence(run, call.layers)
+            before = self.here.sequence = Sequence(run, call.layers)
         for follower in self.seen.followers:
-            follower.after(self.here.sequence, live)
+            follower.after(before, live)
 
     def _judge(self, call: Call) -> None:
         """Lists what ran and was not seen."""
