@@ -18,6 +18,9 @@ if native._native is None:
     pytest.skip(f"needs the native engine: {native._missing}", allow_module_level=True)
 
 LEVELS: list[str] = native._native.levels()
+KINDS = [("numpy", d) for d in ("float16", "float32", "float64")]
+KINDS += [("torch", d) for d in ("float16", "bfloat16", "float32", "float64")]
+EPS = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-23}
 
 
 @contextmanager

@@ -14,11 +14,12 @@ regard.attend(q, k, v, regard.causal(), engine="tiles").sum().backward()
 """
 ASK = """
 q, k = (torch.randn(1, n, 64) for _ in range(2))
-regard.weights(q, k).ask(
+regard.weights(q, k, engine="tiles").ask(
     regard.topk(8), regard.entropy(), regard.received(), regard.by_distance(),
     regard.image(512, 512),
 )
 """
+AUTO = ASK.replace(', engine="tiles"', "")
 
 
 def growth(work: str, n: int) -> int:
@@ -50,7 +51,11 @@ regard.attend(q, k, v, regard.causal())
 """
 
 
-@pytest.mark.parametrize("work", [TRAIN, ASK, WIDTHS], ids=["training", "asking", "E is not D"])
+@pytest.mark.parametrize(
+    "work",
+    [TRAIN, ASK, AUTO, WIDTHS],
+    ids=["training", "asking tiles", "asking", "E is not D"],
+)
 def test_a_pass_over_6144_tokens_holds_no_square(work: str) -> None:
     dense = 6144 * 6144 * 4 >> 20  # MiB of the weights in float32, once
     assert growth(work, 6144) < dense
@@ -62,6 +67,7 @@ def test_the_measure_notices_a_square() -> None:
 
 @pytest.mark.campaign
 def test_a_pass_over_32768_tokens_holds_no_square() -> None:
-    grown = growth(ASK, 32_768)
-    print(f"32,768 tokens: the process grew by {grown} MiB; the dense weights are 4,096 MiB")
-    assert grown < 256
+    for work in (ASK, AUTO):
+        grown = growth(work, 32_768)
+        print(f"32,768 tokens: the process grew by {grown} MiB; the dense weights are 4,096 MiB")
+        assert grown < 256

@@ -16,12 +16,9 @@ from hypothesis import strategies as st
 
 import regard
 from cases import Case, arrays, cases, double
-from levels import LEVELS, at_level, call_of, large
+from levels import EPS, KINDS, LEVELS, at_level, call_of, large
 from regard.core.engines import native
 from tolerance import assert_within, bounds, exact
-
-KINDS = [("numpy", d) for d in ("float16", "float32", "float64")]
-KINDS += [("torch", d) for d in ("float16", "bfloat16", "float32", "float64")]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -32,9 +29,6 @@ def test_every_level_agrees_with_the_formula(level: str, case: Case, kind: tuple
     with at_level(level):
         found = regard.attend(*args, **options, engine="native")
     assert_within([found], exact(case, kind[1]), bounds(case, kind[1]), case)
-
-
-EPS = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-23}
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -289,3 +289,13 @@ def test_at_1024_tokens_the_answers_in_float32_are_those_of_the_formula(
     torch.testing.assert_close(
         found[0].weights[differ].double(), truth[0].weights[differ], rtol=1e-5, atol=1e-8
     )
+
+
+def test_the_engine_in_cpp_says_which_questions_it_does_not_know() -> None:
+    native = pytest.importorskip("regard.core.engines._native", reason="needs the native engine")
+    assert native.levels()
+    W = regard.weights(np.eye(3), np.eye(3), engine="native")
+    with pytest.raises(regard.EngineError, match=r"no received\(by\) and no mass\(mask\)"):
+        W.received(by=[1, 1, 1])
+    free = regard.weights(np.eye(3), np.eye(3))
+    np.testing.assert_allclose(free.received(by=[1, 1, 1]), W.received(), atol=1e-12)

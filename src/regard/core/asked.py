@@ -11,18 +11,21 @@ from numpy.typing import NDArray
 from regard._shapes import Array
 from regard.core.arrays import accumulator, address
 from regard.core.call import Call
+from regard.core.pixels import Pixels
 from regard.core.reducers import (
     Diagonals,
     Entries,
     Entropy,
     Lse,
     Mass,
-    Pixels,
+    Mixed,
     Received,
     Reducer,
     Strongest,
 )
 
+ANSWERED = (Diagonals, Entries, Entropy, Lse, Mass, Mixed, Pixels, Received, Strongest)
+"""What such an engine answers."""
 MOST = 16
 """Questions that one pass takes (native/ask.h)."""
 

@@ -58,6 +58,19 @@ def choose(call: Call, engine: str, want: Want) -> Plan:
     raise AssertionError("tiles takes every call")
 
 
+def answering(chosen: str, asked: str, reducers: Sequence[Reducer]) -> str:
+    """The engine ``chosen`` for a call's weights, or tiles where it cannot answer ``reducers``."""
+    lacks = getattr(ENGINES[chosen], "lacks", None)
+    reason = lacks(reducers) if lacks else None
+    if reason is None:
+        return chosen
+    if asked != "auto":
+        raise EngineError(
+            f"engine={asked!r} cannot answer this: {reason}; engine='auto' finds one that can"
+        )
+    return "tiles"
+
+
 def run(call: Call, engine: str, reducers: Sequence[Reducer]) -> list[Any]:
     """The reducers' answers by ``engine``, through torch's derivatives where these are wanted."""
     if call.differentiated:

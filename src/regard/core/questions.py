@@ -15,13 +15,13 @@ import numpy as np
 
 from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import Array, count, rectangular
+from regard.core.pixels import Pixels
 from regard.core.reducers import (
     Among,
     Carried,
     Diagonals,
     Entropy,
     Mass,
-    Pixels,
     Received,
     Reducer,
     Strongest,

@@ -13,7 +13,7 @@ from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import Array, times
 from regard.core import questions
 from regard.core.call import Call
-from regard.core.plan import choose, run
+from regard.core.plan import answering, choose, run
 from regard.core.reducers import Entries, Lse, Mixed
 
 DENSE_LIMIT = 1 << 26
@@ -82,7 +82,8 @@ class Weights:
                     f"{type(question).__name__} came"
                 )
         reducers = [q.reducer(self._call.frame) for q in asked]
-        answers = run(self._call, self._engine, reducers) if reducers else []
+        engine = answering(self._engine, self._asked_engine, reducers)
+        answers = run(self._call, engine, reducers) if reducers else []
         return tuple(self._finish(a) for a in answers)
 
     def topk(self, k: int) -> questions.TopK:

@@ -15,7 +15,7 @@ import numpy as np
 
 from regard._shapes import Array, count, dtype_name
 from regard.core.arrays import accumulator, address
-from regard.core.asked import MOST, Answers
+from regard.core.asked import ANSWERED, MOST, Answers
 from regard.core.call import Call
 from regard.core.learned import Learned, line_of, parts_of, wide
 from regard.core.reducers import Lse, Mixed, Reducer
@@ -68,6 +68,13 @@ def dislikes(call: Call) -> str | None:
     if call.differentiated and dtype_name(call.q) == "float64":
         return "it computes gradients in float64 one row after another"
     return None
+
+
+def lacks(reducers: Sequence[Reducer]) -> str | None:
+    """Why it cannot answer some of these questions; None if it can."""
+    if all(type(reducer) in ANSWERED for reducer in reducers):
+        return None
+    return "it knows no received(by) and no mass(mask)"
 
 
 def set_threads(n: int | None) -> None:
@@ -153,9 +160,10 @@ def _calls(
     call: Call, output: Array | None, lse: Array | None
 ) -> Iterator[tuple[_Part, tuple[int, ...]]]:
     """The call in plain numbers, or where its mask must be evaluated, some rows of it at a time."""
-    sizes, (q, k, v) = call.sizes, map(_contiguous, (call.q, call.k, call.v))
+    sizes, (q, k) = call.sizes, map(_contiguous, (call.q, call.k))
+    v = None if call.v is None else _contiguous(call.v)
     first = (CODES[dtype_name(q)], len(sizes.lead), *sizes.lead, sizes.H, sizes.G)
-    second = (sizes.S, sizes.D, v.shape[-1])
+    second = (sizes.S, sizes.D, 0 if v is None else v.shape[-1])
     draws = (min(round(call.dropout * 2**32), 2**32 - 1), call.seed, sizes.T)
     entries = prod(call.frame.sizes.lead)
     lse_code = 0 if lse is None else CODES[dtype_name(lse)]
@@ -180,20 +188,11 @@ def _fresh(like: Array, shape: tuple[int, ...], dtype: Any, zeros: bool) -> Arra
 
 def _ask(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     """The answers to questions, so many of them in one pass over the weights as go into it."""
-    sizes, (q, k) = call.sizes, map(_contiguous, (call.q, call.k))
-    wide = accumulator(call.xp, q)
     found: list[Array] = []
     for n in range(0, len(reducers), MOST):
         answers = Answers(call, reducers[n : n + MOST])
         asked = answers.numbers()
-        for rows, seen in _strips(call):
-            begin, part = rows.start, _Part(call, rows)
-            numbers = (
-                *(CODES[dtype_name(q)], len(sizes.lead), *sizes.lead, sizes.H, sizes.G),
-                *(rows.stop - begin, sizes.S, sizes.D, 0, *_place(q, begin), *_place(k)),
-                *(0, 0, 0, *part.sink(wide), *part.ranges(), *part.broadcast(seen)),
-                *(0, 0, sizes.T, begin, 1, *part.biases()),
-            )
+        for _, numbers in _calls(call, None, None):
             _native.ask(numbers, asked, call.scale, call.softcap or 0.0)
         found += answers.arrays()
     return found
