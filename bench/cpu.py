@@ -248,12 +248,58 @@ def decode_rows() -> Iterator[Row]:
         )
 
 
+def dense_answers(q: torch.Tensor, k: torch.Tensor, hidden: torch.Tensor) -> list[torch.Tensor]:
+    """Received, entropy and a picture from all weights at once, as one writes it by hand."""
+    w = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(hidden, float("-inf")).softmax(-1)
+    picture = w.unflatten(-1, (256, -1)).unflatten(-3, (256, -1)).mean((-1, -3))
+    return [w.sum(-2), torch.special.entr(w).sum(-1), picture]
+
+
+def question_rows() -> Iterator[Row]:
+    asked = regard.received(), regard.entropy(), regard.image(256, 256)
+    for n in (4096, 32768):
+        q, k, v = qkv(n, torch.float32)
+        W = regard.weights(q, k, regard.causal())
+        for name, questions, bar in (
+            ("received, entropy, image", asked, 0.75),
+            ("the same with topk(8)", (*asked, regard.topk(8)), 1.2),
+        ):
+            yield Row(
+                f"float32, questions, causal, {n}: {name}",
+                lambda W=W, questions=questions: W.ask(*questions),
+                lambda q=q, k=k, v=v: sdpa(q, k, v, is_causal=True),
+                1 / bar,
+                "SDPA's forward",
+            )
+        if n > 4096:
+            continue
+        hidden = torch.ones(n, n, dtype=torch.bool).triu(1)
+        yield Row(
+            f"float32, questions, causal, {n}: received, entropy, image",
+            lambda W=W: W.ask(*asked),
+            lambda q=q, k=k, hidden=hidden: dense_answers(q, k, hidden),
+            4.0,
+            "all weights at once",
+        )
+    q, (k, v) = torch.randn(1, 9, 8192, 64), torch.randn(2, 1, 3, 8192, 64)
+    W = regard.weights(q, k, regard.causal())
+    roles = regard.mass([0]), regard.mass(range(7, 8192, 13)), regard.by_distance()
+    yield Row(
+        "float32, statistics of SmolLM2's shape, 8192",
+        lambda: W.ask(*asked, *roles),
+        lambda: regard.attend(q, k, v, regard.causal()),
+        1 / 0.75,
+        "its own attention",
+    )
+
+
 def rows() -> Iterator[Row]:
     yield from dense_rows()
     yield from causal_rows()
     yield from skipping_rows()
     yield from extra_rows()
     yield from decode_rows()
+    yield from question_rows()
 
 
 def told(result: Result) -> str:
