@@ -20,6 +20,7 @@ from pathlib import Path
 import _cpu_backward
 import _cpu_forward
 import _cpu_model
+import _cpu_questions
 import torch
 from _turns import Gain, Result, Row, draw, gemm_peak, measure, measure_gain
 
@@ -31,6 +32,7 @@ HERE = Path(__file__).parent
 def rows() -> Iterator[Row | Gain]:
     yield from _cpu_forward.rows()
     yield from _cpu_backward.rows()
+    yield from _cpu_questions.rows()
     yield from _cpu_model.rows()
 
 
