@@ -11,6 +11,7 @@ from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import count
 from regard.core.attention import attend, weights
 from regard.core.weights import Weights
+from regard.nn import inputs
 from regard.nn.cache import Cache, Memory
 from regard.nn.positions import ALiBi, RelativeBias, Rotary, standing
 from regard.rules.masks import Mask
@@ -119,6 +120,7 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        count("width", width, 1)
         H, G = count("heads", heads, 1), count("key_heads", key_heads or heads, 1)
         if head_width is None and width % H:
             raise ValueRangeError(
@@ -127,7 +129,9 @@ class MultiHeadAttention(nn.Module):
             )
         if H % G:
             raise ValueRangeError(f"heads must be a multiple of key_heads, but {H} and {G} came")
-        D = head_width or width // H
+        D = count("head_width", head_width or width // H, 1)
+        if position is not None:
+            self._fits(position, H, D)
         E = value_width or D
         self.width, self.heads, self.key_heads, self.head_width = width, H, G, D
         self.mask, self.scale, self.softcap, self.dropout = mask, scale, softcap, dropout
@@ -217,10 +221,13 @@ class MultiHeadAttention(nn.Module):
         values: bool = True,
     ) -> tuple[Tensor, Tensor, Tensor, Mask | None, dict[str, Any]]:
         """What ``attend`` is asked with: q, k, v and the mask, in heads, and the rest by name."""
-        if query.ndim < 3 or query.shape[-1] != self.width:
+        inputs.vectors("query", query, self.width, self.query.weight)
+        if query.ndim < 3:
             raise ShapeError(
                 f"query must be (B, T, {self.width}), but its shape is {tuple(query.shape)}"
             )
+        if cache is not None:
+            inputs.kind("cache", cache, Cache, Memory)
         alone, start = key is None, None
         key = query if key is None else key
         value = key if value is None else value
@@ -228,6 +235,9 @@ class MultiHeadAttention(nn.Module):
         if isinstance(cache, Memory) and cache.held is not None:
             k, v = cache.held
         else:
+            inputs.vectors("key", key, self.key.in_features, self.key.weight)
+            if values:
+                inputs.vectors("value", value, self.value.in_features, self.value.weight)
             k = self.key_norm(self._split(self.key(key), self.key_heads))
             v = self._split(self.value(value), self.key_heads) if values else k
         if isinstance(self.position, Rotary):
@@ -257,6 +267,19 @@ class MultiHeadAttention(nn.Module):
         own = self.position() if isinstance(self.position, ALiBi | RelativeBias) else None
         given = None if bias is None else as_score(bias)
         return own if given is None else given if own is None else own + given
+
+    @staticmethod
+    def _fits(position: Position, heads: int, width: int) -> None:
+        inputs.kind("position", position, Rotary, ALiBi, RelativeBias)
+        if isinstance(position, Rotary):
+            if position.width > width:
+                raise ShapeError(
+                    f"Rotary({position.width}) turns more numbers than the {width} of a head"
+                )
+            return
+        has = position.heads if isinstance(position, ALiBi) else position.weight.shape[1]
+        if has != heads:
+            raise ShapeError(f"position is for {has} heads, but there are {heads}")
 
     @staticmethod
     def _split(x: Tensor, heads: int) -> Tensor:

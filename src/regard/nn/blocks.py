@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor, nn
 
 from regard._errors import ValueRangeError
+from regard.nn import inputs
 from regard.nn.attention import MultiHeadAttention
 from regard.nn.cache import Cache, Memory
 from regard.nn.positions import ALiBi, Learned, RelativeBias, Rotary, Sinusoidal
@@ -206,6 +207,7 @@ class Block(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        inputs.kind("style", style, Style)
         sizes = Sizes(width, heads, hidden or 4 * width, key_heads, head_width)
         self.attention = sizes.attention(style, mask, dropout)
         self.attention_residual = Residual(style, width, dropout)

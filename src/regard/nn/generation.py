@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard._errors import KindError, ValueRangeError
+from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import count
+from regard.nn import inputs
 from regard.nn.models import LanguageModel, Seq2Seq
 from regard.rules.make import lengths
 from regard.rules.masks import Mask
@@ -112,6 +113,11 @@ def generate(
         KindError: a ``Seq2Seq`` without ``begin``, or a ``LanguageModel`` with it.
     """
     count("new", new)
+    inputs.kind("model", model, LanguageModel, Seq2Seq)
+    inputs.kind("how", how, Greedy, Sample, Beam)
+    inputs.tokens("ids", ids)
+    if not ids.shape[1]:
+        raise ShapeError("ids must hold at least one token of each text, but there are none")
     if isinstance(model, Seq2Seq) is (begin is None):
         raise KindError("begin is the first token that a Seq2Seq writes; a LanguageModel has none")
     training = model.training

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard._errors import KindError
+from regard._errors import KindError, ShapeError
 from regard.core.formula import repeat_heads
+from regard.nn import inputs
 
 CHUNK = 64
 """Queries of a causal pass that are computed together."""
@@ -56,6 +57,11 @@ class LinearAttention(nn.Module):
             raise KindError(
                 f"causal linear attention has a key for each query, but {q.shape[-2]} queries and "
                 f"{k.shape[-2]} keys came; go on from a state with step(…)"
+            )
+        inputs.vectors("k", k, q.shape[-1], q)
+        if q.ndim < 3:
+            raise ShapeError(
+                f"q must be (…, H, T, D), but its shape is {tuple(q.shape)}; one head is q[None]"
             )
         wide = torch.float64 if q.dtype == torch.float64 else torch.float32
         k, v = (repeat_heads(a, q.shape[-3]) for a in (k, v))

@@ -7,6 +7,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from regard._errors import ValueRangeError
+from regard._shapes import count
+from regard.nn import inputs
 from regard.nn.blocks import ORIGINAL, DecoderBlock, EncoderBlock, Style
 from regard.nn.cache import Cache, Memory, StaticCache
 from regard.rules.make import causal
@@ -46,6 +49,9 @@ class Stack(nn.Module):
         tokens: nn.Embedding | None = None,
     ) -> None:
         super().__init__()
+        for name, size in (("vocabulary", vocabulary), ("layers", layers)):
+            count(name, size, 1)
+        inputs.kind("style", style, Style)
         if self.always is not None:
             mask = self.always if mask is None else self.always & mask
         blocks = [
@@ -78,6 +84,7 @@ class Stack(nn.Module):
         self, ids: Tensor, positions: Tensor | None, start: int, segments: Tensor | None = None
     ) -> Tensor:
         """(B, T) → (B, T, C)."""
+        inputs.tokens("ids", ids)
         x: Tensor = self.tokens(ids)
         if self.scale != 1:
             x = x * torch.tensor(self.scale, dtype=x.dtype)
@@ -272,6 +279,10 @@ class Seq2Seq(nn.Module):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
+        if shared and source != target:
+            raise ValueRangeError(
+                f"shared=True needs one vocabulary, but source is {source} and target is {target}"
+            )
         sizes = (width, heads, layers, hidden)
         more: Any = {"key_heads": key_heads, "head_width": head_width, "dropout": dropout}
         self.encoder = Encoder(source, *sizes, style=style, **more)

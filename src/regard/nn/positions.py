@@ -253,6 +253,11 @@ class Rotary(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """``x`` turned."""
+        if positions.shape[-1] != x.shape[-2]:
+            raise ShapeError(
+                f"positions must be one a token, (…, {x.shape[-2]}), but their shape is "
+                f"{tuple(positions.shape)}"
+            )
         angle, grows = self.angles(positions)
         if positions.ndim > 1:  # one row per batch entry: make room for the heads
             angle = angle[..., None, :, :]

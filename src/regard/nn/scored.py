@@ -11,6 +11,7 @@ from regard._errors import ShapeError, ValueRangeError
 from regard._shapes import count
 from regard.core.attention import attend, weights
 from regard.core.weights import Weights
+from regard.nn import inputs
 from regard.rules.make import keep, window
 from regard.rules.masks import Mask
 
@@ -108,6 +109,8 @@ class AdditiveAttention(Scored):
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
         """vᵀ tanh(W q + U k), some queries at a time."""
+        inputs.vectors("query", query, self.query.in_features, self.query.weight)
+        inputs.vectors("key", key, self.key.in_features, self.key.weight)
         q, k = self.query(query), self.key(key)
         rows = max(1, SCORES_AT_ONCE // max(1, k.numel()))
         parts = [
@@ -164,7 +167,12 @@ class MultiplicativeAttention(Scored):
         """(B, T, S)."""
         if self.joint is not None:
             return self.joint.scores(query, key)
-        query = query if self.between is None else self.between(query)
+        if self.between is None:
+            inputs.vectors("key", key, query.shape[-1], query)
+        else:
+            inputs.vectors("query", query, self.between.in_features, self.between.weight)
+            inputs.vectors("key", key, self.between.out_features, self.between.weight)
+            query = self.between(query)
         return query @ key.mT
 
     def extra_repr(self) -> str:
@@ -195,6 +203,7 @@ class LocalAttention(nn.Module):
         self, attention: Scored, width: int, reach: int, *, predicted: bool = True
     ) -> None:
         super().__init__()
+        inputs.kind("attention", attention, Scored)
         self.attention, self.reach = attention, count("reach", reach, 1)
         self.hidden = nn.Linear(width, width, bias=False) if predicted else None
         self.position = nn.Linear(width, 1, bias=False) if predicted else None

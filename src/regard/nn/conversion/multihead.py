@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard._errors import KindError, ShapeError
 from regard.core.attention import attend, weights
+from regard.nn import inputs
 from regard.nn.attention import MultiHeadAttention
 from regard.rules.make import causal, keep
 from regard.rules.masks import Mask
@@ -26,6 +27,7 @@ def from_multihead(theirs: nn.MultiheadAttention) -> MultiHeadAttention:
     >>> torch.allclose(from_multihead(theirs)(x), theirs(x, x, x)[0], atol=1e-6)
     True
     """
+    inputs.kind("theirs", theirs, nn.MultiheadAttention)
     if theirs.bias_k is not None or theirs.add_zero_attn:
         raise KindError(
             "this nn.MultiheadAttention has keys of no token (add_bias_kv, add_zero_attn), which "
@@ -61,6 +63,7 @@ def to_multihead(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     Raises:
         KindError: what torch's layer has not: grouped heads, positions, softcap, and so on.
     """
+    inputs.kind("ours", ours, MultiHeadAttention)
     E = ours.value.out_features // ours.key_heads
     linears = (*_inputs(ours), ours.output)
     for what, there in (
@@ -241,10 +244,18 @@ def replace(model: nn.Module) -> int:
     Returns:
         How many were swapped.
 
+    Raises:
+        KindError: a model that is an ``nn.MultiheadAttention`` itself.
+
     >>> model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, batch_first=True), 3)
     >>> replace(model)
     3
     """
+    if isinstance(model, nn.MultiheadAttention):
+        raise KindError(
+            "this is an nn.MultiheadAttention itself, and nothing around it in which to swap it; "
+            "from_multihead(layer) makes ours of it"
+        )
     found = [
         (module, name, InPlaceOfMultihead(child))
         for module in model.modules()
