@@ -29,6 +29,7 @@ struct Desk {
   float* e;              // (rows, width): the weights, in units of each tile
   // (tiles, rows): what a tile's scores are shifted by, Σ e, Σ e · log₂ e, and weight ÷ e.
   float *shift, *sum, *spread, *factor;
+  float* marked;         // (shares, tiles, rows): Σ e of the keys that a share is asked for
   int64_t *from, *to;    // (groups, tiles): the keys of each tile, none if they are equal
   float *columns, *tops; // (width): sums, and largest, of some rows
   float* diagonal;       // (rows + width)
@@ -54,6 +55,7 @@ struct Desk {
     take(sum, tiles * height);
     take(spread, tiles * height);
     take(factor, tiles * height);
+    take(marked, asked.share_count * tiles * height);
     take(from, height / Kind::M * tiles);
     take(to, height / Kind::M * tiles);
     take(columns, width);
@@ -210,8 +212,10 @@ struct Asking {
       const float most = largest(larger(a, b));
       const float shift = __builtin_fabsf(most) < INFINITE ? most * unit : 0;
       x.shift[place(t, i)] = shift;
-      weigh_apart(s, full, unit, shift, weights(i) + (from - low), &x.sum[place(t, i)],
-                  &x.spread[place(t, i)]);
+      float* e = weights(i) + (from - low);
+      weigh_apart(s, full, unit, shift, e, &x.sum[place(t, i)], &x.spread[place(t, i)]);
+      for (int k = 0; k < asked.share_count; ++k)
+        x.marked[k * x.tiles * x.height + place(t, i)] = on_keys(asked.share[k], e, from, to);
       for (int k = 0; k < asked.strongest_count; ++k) {
         Best<float>& found = best(k, i);
         if (!(most > found.bar())) continue;
@@ -256,7 +260,13 @@ struct Asking {
       write_strongest(asked.strongest[k], to, best(k, i), call.S, sum, [&](float s) {
         return __builtin_exp2f(__builtin_fmaf(s, unit, -top)) / sum;
       });
-    for (int k = 0; k < asked.share_count; ++k) put(asked.share[k].out, to, on_keys(i, asked.share[k]));
+    for (int k = 0; k < asked.share_count; ++k) {
+      float on = 0;
+      for (int64_t t = 0; t < tiles; ++t)
+        if (x.sum[place(t, i)] != 0)
+          on += x.factor[place(t, i)] * x.marked[k * x.tiles * x.height + place(t, i)];
+      put(asked.share[k].out, to, on);
+    }
     for (int k = 0; k < asked.entries_count; ++k) {
       const Entries& e = asked.entries[k];
       for (int64_t n = 0; n < e.count; ++n) put(e.out, to * e.count + n, weight(i, e.keys[n]));
@@ -314,13 +324,10 @@ struct Asking {
     }
   }
 
-  float on_keys(int64_t i, const Share& share) const {
-    float sum = 0;
-    each(*this, i, share.first, share.last, [&](int64_t t, int64_t from, int64_t to) {
-      sum += x.factor[place(t, i)] *
-             sum_marked(weights(i) + (from - low), share.marks + from, to - from);
-    });
-    return sum;
+  // Σ e of a share's keys, from the weights of the keys from … to.
+  static float on_keys(const Share& share, const float* e, int64_t from, int64_t to) {
+    const int64_t first = at_least(share.first, from), last = at_most(share.last, to);
+    return first < last ? sum_marked(e + (first - from), share.marks + first, last - first) : 0;
   }
 
   float weight(int64_t i, int64_t key) const {
@@ -379,12 +386,16 @@ struct Asking {
   void add_diagonals(int first, int last, const Totals& totals) {
     const int64_t n = high - low + last - first - 1;
     std::memset(x.diagonal, 0, n * 4);
-    // A whole row at a time: what one has stored may be read one number on only after a while.
-    for (int i = first; i < last; ++i)
+    // Whole rows at a time: what they have stored is read, a few numbers on, only after a while.
+    for (int i = first, rows; i < last; i += rows) {
+      const bool four = i + 4 <= at_most(last, i / Kind::M * Kind::M + Kind::M);
+      rows = four ? 4 : 1;
       each(*this, i, low, high, [&](int64_t t, int64_t from, int64_t to) {
-        add_row(weights(i) + (from - low), x.factor[place(t, i)], to - from,
-                x.diagonal + (from - low) + (last - 1 - i));
+        (four ? add_diagonally<4> : add_diagonally<1>)(
+            weights(i) + (from - low), x.width, x.factor + place(t, i), to - from,
+            x.diagonal + (from - low) + (last - i - rows));
       });
+    }
     // The first of them is that of the last row and the first key.
     const int64_t far = call.first_row + x.rows[last - 1].t - low;
     double* to = totals.distance + (far - totals.first + call.S - 1);

@@ -57,12 +57,26 @@ static void top_rows(const float* e, int64_t step, const float* factor, int rows
   }
 }
 
-// to[…] += factor · e[…]
-static void add_row(const float* e, float factor, int64_t n, float* to) {
-  const F f = all(factor);
-  int64_t j = 0;
-  for (; j + W <= n; j += W) store(to + j, fma(load(e + j), f, load(to + j)));
-  for (; j < n; ++j) to[j] += factor * e[j];
+// to[R − 1 − r + j] += factor[r] · e[r][j]: along the diagonals of R rows.
+template <int R>
+static void add_diagonally(const float* e, int64_t step, const float* factor, int64_t n,
+                           float* to) {
+  auto add_at = [&](int64_t d) {
+    for (int r = 0; r < R; ++r) {
+      const int64_t j = d - (R - 1 - r);
+      if (0 <= j && j < n) to[d] += factor[r] * e[r * step + j];
+    }
+  };
+  int64_t d = 0;
+  for (; d < R - 1; ++d) add_at(d);
+  for (; d + W <= n; d += W) {
+    F sum = load(to + d);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r)
+      sum = fma(load(e + r * step + d - (R - 1 - r)), all(factor[r]), sum);
+    store(to + d, sum);
+  }
+  for (; d < n + R - 1; ++d) add_at(d);
 }
 
 // What the keys low … high add to a row of pixels, from their columns' sums and largest weights.
