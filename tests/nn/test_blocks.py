@@ -324,9 +324,10 @@ def test_an_encoder_and_a_decoder_together(style: Style) -> None:
     low = copy.deepcopy(model).bfloat16()(source, target).float()
     most = float(whole.detach().abs().max())
     torch.testing.assert_close(low, whole, rtol=0.1, atol=0.1 * most)
-    torch._dynamo.reset()
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(source, target), whole)
+    if style is ORIGINAL:  # language models of every style are compiled below
+        torch._dynamo.reset()
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(source, target), whole)
     shared = Seq2Seq(V, V, C, H, 1, style=style, shared=True)
     assert shared.encoder.tokens is shared.decoder.tokens
 
