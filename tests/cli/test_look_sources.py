@@ -20,7 +20,7 @@ import regard
 from regard.cli import main
 from regard.recording.quiet import quiet
 from regard.recording.sound import samples_of
-from small import GROUPED
+from small import GROUPED, need_package
 
 Looked = Callable[..., SimpleNamespace]
 
@@ -166,6 +166,24 @@ def test_statistics_say_what_a_whole_recording_says(run: Looked, tiny: Path):
             )  # fmt: skip
 
 
+def test_statistics_of_a_long_text_tell_the_strongest_key_only(
+    run: Looked, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("regard.cli.look.LONG", 4)
+    options = ["--model", tiny, "--statistics", "--json"]
+    seen = document(run("the it the it the it", *options, "--to", tmp_path / "a.html"))
+    queries = [row["query"] for row in seen["layers"][0]["heads"][0]["top"]]
+    assert len(queries) == len(set(queries)) > 4
+    assert (tmp_path / "a.html").stat().st_size
+
+
+@pytest.mark.models
+def test_whisper_hears_by_itself(run: Looked, tmp_path: Path):
+    need_package("whisper")
+    seen = document(run("--audio", sound(tmp_path / "a.wav", 2), "--json", "--layer", "0"))
+    assert (seen["model"], len(seen["tokens"])) == ("whisper", 1500)
+
+
 @pytest.mark.parametrize("how", [[], ["--statistics"]])
 def test_what_is_saved_is_shown_again(run: Looked, tiny: Path, tmp_path: Path, how: list[str]):
     path = tmp_path / "x.regard"
@@ -222,7 +240,6 @@ def test_what_is_wrong_is_said(run: Looked, tiny: Path, monkeypatch: pytest.Monk
         (["--load", "a", "--statistics"], "--load a shows what was recorded", "--load a 显示"),
         (["--load", "a", "--model", "b"], "--load a shows what was recorded", "--load a 显示"),
         (["--image", "a.png"], "--image needs a vision model", "--image 需要视觉模型"),
-        (["--audio", "a.wav"], "--audio needs a speech model", "--audio 需要语音模型"),
         (["a", "--generate", "0"], "number of tokens to write, 1 or more, not 0", "而不是 0"),
         (["a", "--generate", "x"], "--generate is a whole number", "--generate 应为整数"),
         (

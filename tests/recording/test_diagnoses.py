@@ -11,7 +11,9 @@ from torch import Tensor
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
     BartConfig,
+    BartForConditionalGeneration,
     BartModel,
     BertConfig,
     BertModel,
@@ -72,7 +74,8 @@ TEXTS: list[dict[str, Any]] = [
     {"attention_mask": RIGHT},
 ]
 RIGHT_ONES = [
-    "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox",
+    "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "gpt2", "falcon",
+    "gpt_neox",
     "opt", "phi", "olmo2", "stablelm", "cohere", "bert", "roberta", "electra", "distilbert",
 ]  # fmt: skip
 
@@ -141,6 +144,38 @@ def test_beams_and_two_texts_give_no_alarm():
         model(input_ids=IDS[:, 7:8], cache=caches[0])
         model(input_ids=IDS[:1, 3:9], cache=caches[1])
         model(input_ids=IDS[:, 8:9], cache=caches[0])
+    assert [str(one) for one in seen.diagnose()] == []
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "mistral"])
+def test_a_right_generation_gives_no_alarm(name: str, cache: str, beams: int):
+    sizes = {**SMALL, "num_key_value_heads": 2, "pad_token_id": 0, "sliding_window": 4}
+    ends = {"eos_token_id": 1, "bos_token_id": 2}
+    seed()
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **sizes, **ends)).eval()
+    with regard.watch(model) as seen:
+        model.generate(
+            IDS,
+            attention_mask=LEFT,
+            max_new_tokens=6,
+            min_new_tokens=6,
+            do_sample=False,
+            num_beams=beams,
+            cache_implementation=cache,
+        )
+    assert [str(one) for one in seen.diagnose()] == []
+
+
+def test_a_right_translation_gives_no_alarm():
+    seed()
+    small = {"d_model": 32, "vocab_size": 99, "encoder_layers": 2, "decoder_layers": 2}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    config = BartConfig(**small, **heads, encoder_ffn_dim=48, decoder_ffn_dim=48)
+    model = BartForConditionalGeneration(config).eval()
+    with regard.watch(model) as seen:
+        model.generate(IDS, attention_mask=RIGHT, max_new_tokens=6, do_sample=False, num_beams=2)
     assert [str(one) for one in seen.diagnose()] == []
 
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from regard.recording.subjects import Subject
 
 
+LONG = 8192
+"""Positions from which statistics tell only the strongest key of each query."""
+
+
 @dataclass(frozen=True)
 class Wish:
     """What is asked of one ``regard look``, checked as far as it can be without the model."""
@@ -136,14 +140,19 @@ def _subject(wish: Wish, stages: "Stages") -> "Subject":
 
 
 def _looked(wish: Wish, subject: "Subject", stages: "Stages") -> "tuple[Recording, Overview]":
-    from regard.recording.keeping import QueriesAndKeys, Statistics
+    from regard.recording.keeping import Keep, QueriesAndKeys, Statistics
     from regard.recording.overview import overview_of
+    from regard.recording.summary import STRONGEST
 
     name, reading = subject.model, subject.reading
     layers = [_counted("look.no-layer", n, subject.layers, name) for n in wish.layers]
     heads = [_counted("look.no-head", n, subject.heads, name) for n in wish.heads]
     queries = [p for query in wish.queries for p in _positions(query, reading, name)]
-    kept = Statistics(separators=reading.separators) if wish.statistics else QueriesAndKeys()
+    kept: Keep = QueriesAndKeys()
+    if wish.statistics:
+        # Of a long text they would take more room than the model.
+        strongest = STRONGEST if len(reading.tokens) <= LONG else 1
+        kept = Statistics(strongest=strongest, separators=reading.separators)
     recording = subject.record(kept, stages.begin, stages.step)
     stages.begin("look.weighing")
     overview = overview_of(
@@ -176,9 +185,9 @@ def _model(source: str, given: str, model: str | None) -> str:
     """The model's name, where none was given the one that reads such a source."""
     if source == "load":
         return given
-    if model is None and source != "text":
-        raise UserError(f"look.{source}-model")
-    return model or "smollm2"
+    if model is None and source == "image":
+        raise UserError("look.image-model")
+    return model or ("whisper" if source == "audio" else "smollm2")
 
 
 def _more(number: str, source: str) -> int:

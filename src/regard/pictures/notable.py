@@ -45,7 +45,7 @@ def clearest(overview: Overview, view: HeadView, count: int = 5) -> list[tuple[i
     """
     asked = np.asarray(overview.queries, dtype=np.intp)
     # A query that sees one key alone looks at it with 1.00, which tells nothing of the head.
-    asked = asked[view.top_keys[asked, 1] >= 0] if len(overview.tokens) > 1 else asked
+    asked = asked[~view.lone[asked]] if len(overview.tokens) > 1 else asked
     keys, weights = view.top_keys[asked], view.top_weights[asked]
     rows, ranks = np.nonzero(keys >= 0)
     query, key, weight = asked[rows], keys[rows, ranks], weights[rows, ranks]

@@ -33,13 +33,21 @@ class HeadView:
     received: NDArray[np.float32]
     """(S,) the weight that each key receives, summed over the queries."""
     top_keys: NDArray[np.int32]
-    """(T, 8) the strongest keys of each query, strongest first; −1 where there are fewer."""
+    """(T, k) the strongest keys of each query, strongest first; −1 where there are fewer.  k is 8,
+    or less where statistics of a long text were all that was kept."""
     top_weights: NDArray[np.float32]
-    """(T, 8) their weights, exact; 0 where there are fewer."""
+    """(T, k) their weights, exact; 0 where there are fewer."""
     image: NDArray[np.float32]
     """(h, w) means over blocks of ``Overview.block`` × ``block`` entries; rows are queries."""
     exact: NDArray[np.float32]
     """(C, C) exact weights between the chosen tokens, row = query, column = key."""
+
+    @property
+    def lone(self) -> NDArray[np.bool_]:
+        """(T,) the queries that have a single key to look at."""
+        if self.top_keys.shape[1] > 1:
+            return np.asarray(self.top_keys[:, 1] < 0)
+        return np.asarray(self.top_weights[:, 0] >= 1)
 
 
 @dataclass(frozen=True)

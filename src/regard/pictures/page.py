@@ -87,6 +87,10 @@ def _parts(
     yield after.encode()
 
 
+STRONGEST = 8
+"""Keys of each query that the page has room for; statistics of a long text tell fewer."""
+
+
 class Layout:
     """How the numbers of a head lie in its layer's block; ``data.js`` reads the same."""
 
@@ -110,10 +114,11 @@ class Layout:
         # 12 bits of fraction are more than a heat strip can show; zeros pack well.
         yield (np.nan_to_num(view.received).astype("<f4").view("<u4") + 0x400) & 0xFFFFF800
         # Relative to the query, keys repeat from one query to the next.  0 would be key −1.
-        keys = view.top_keys.astype(np.int64) + 1
+        missing = ((0, 0), (0, STRONGEST - view.top_keys.shape[1]))
+        keys = np.pad(view.top_keys.astype(np.int64) + 1, missing)
         ahead = np.arange(len(keys), dtype=np.int64)[:, None] + 1 - keys
         yield (ahead % (1 << 8 * self.index.itemsize)).astype(self.index).T
-        yield _levels(view.top_weights).T
+        yield _levels(np.pad(view.top_weights, missing)).T
         if self.dense:
             yield _levels(view.image)
         else:

@@ -215,7 +215,7 @@ def _detail(
     for view in kept:
         yield _title(view, lang)
         # A query that sees one key alone comes last: its 1.00 tells nothing.
-        lone = view.top_keys[asked, 1] < 0
+        lone = view.lone[asked]
         strongest = np.argsort(2 * lone - view.top_weights[asked, 0], kind="stable")[:each]
         for query in sorted(asked[strongest].tolist()):
             yield from (_tall if tall else _flat)(overview, view, query, width)

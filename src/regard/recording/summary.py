@@ -107,10 +107,14 @@ def summarise(
         name=layer.name,
         kind=layer.kind,
         shape=(B, H, T, S),
-        entropy=spread.astype(np.float32),
-        received=got.astype(np.float32),
-        top_keys=top[0][1].astype(np.int32) if top else np.zeros((B, H, T, 0), np.int32),
-        top_weights=top[0][0].astype(np.float32) if top else np.zeros((B, H, T, 0), np.float32),
+        entropy=spread.astype(np.float32, copy=False),
+        received=got.astype(np.float32, copy=False),
+        top_keys=top[0][1].astype(np.int32, copy=False)
+        if top
+        else np.zeros((B, H, T, 0), np.int32),
+        top_weights=top[0][0].astype(np.float32, copy=False)
+        if top
+        else np.zeros((B, H, T, 0), np.float32),
         image=picture.astype(np.float32),
         scores={
             role: np.array([[one[role] for one in sample] for sample in scored])
