@@ -237,3 +237,35 @@ def test_and_is_seen_at_its_points(name: str) -> None:
     assert not seen.missed
     for layer, expected in zip(seen, truth, strict=True):
         assert (layer.weights.dense() - expected).abs().max() < 1e-4
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["Llama", "Mistral", "Bert"])
+def test_flex_attention_of_transformers_is_seen(name: str) -> None:
+    eager, flex = made(name, "eager"), made(name, "flex_attention")
+    flex.load_state_dict(eager.state_dict())
+    with torch.no_grad():
+        truth = eager(**inputs(name), output_attentions=True).attentions
+        plain = flex(**inputs(name))[0]
+        with regard.watch(flex) as seen:
+            assert torch.equal(plain, flex(**inputs(name))[0])
+    assert not seen.missed
+    for layer, expected in zip(seen, truth, strict=True):
+        assert (layer.weights.dense() - expected).abs().max() < 1e-4
+
+
+def test_a_model_that_sees_and_reads_says_which_layer_is_about_what() -> None:
+    torch.manual_seed(0)
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(**PICTURE),
+        text_config=transformers.LlamaConfig(**GROUPED),
+        image_token_index=98,
+    )
+    model = transformers.LlavaForConditionalGeneration(config).eval()
+    ids = torch.tensor([[1, *[98] * 16, 5, 6, 7]])
+    given = {"input_ids": ids, "pixel_values": torch.randn(1, 3, 16, 16)}
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(**given)
+    assert not seen.missed
+    about = [(layer.kind, layer.queries, layer.weights.shape[-1]) for layer in seen]
+    assert about == [("encoder", "pixel_values", 17)] * 2 + [("decoder", "input_ids", 20)] * 2

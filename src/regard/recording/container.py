@@ -161,7 +161,10 @@ def believed(path: Path) -> Iterator[None]:
     """Whatever goes wrong inside means that ``path`` is no recording: that, and no traceback."""
     try:
         yield
-    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, StopIteration) as e:
+    except (
+        ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError,
+        StopIteration,
+    ) as e:  # fmt: skip
         if isinstance(e, RegardError):
             raise
         raise UserError("recording.foreign", path=path) from e

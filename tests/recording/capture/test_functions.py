@@ -377,3 +377,44 @@ def test_what_is_no_point_says_so() -> None:
     ):
         watched(model, x(), points={"0": lambda module, inputs, output: (output, output)})
     assert not model[0]._forward_hooks
+
+
+def test_a_processor_that_is_no_module_is_named_by_the_module_that_calls_it() -> None:
+    class Processor:
+        def __call__(self, attn: Any, x: Any) -> Any:
+            q, k, v = attn.qkv_of(x)
+            return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+    class Attention(Splitting):
+        def __init__(self) -> None:
+            super().__init__(None)
+            self.processor = Processor()
+
+        def forward(self, x: Any) -> Any:
+            return self.processor(self, x)
+
+    seen, _ = watched(nn.ModuleDict({"attn1": Attention()})["attn1"], x())
+    assert len(seen) == 1
+    model = nn.Sequential()
+    model.add_module("attn1", Attention())
+    seen, _ = watched(model, x())
+    assert [layer.name for layer in seen] == ["attn1"]
+    assert not seen.missed
+
+
+def test_our_own_modules_are_seen_also_while_they_write() -> None:
+    from regard.nn import LanguageModel, MultiHeadAttention, generate
+
+    torch.manual_seed(0)
+    seen, _ = watched(nn.Sequential(MultiHeadAttention(32, 4)), x())
+    assert [(layer.name, layer.weights.shape) for layer in seen] == [("0", (2, 4, 9, 9))]
+    assert not seen.missed
+    model = LanguageModel(50, 32, 4, 2).eval()
+    with torch.no_grad():
+        with regard.watch(model) as steps:
+            written = generate(model, torch.tensor([[3, 7, 9]]), new=6)
+        with regard.watch(model) as whole:
+            model(torch.cat([torch.tensor([[3, 7, 9]]), written], 1)[:, :-1])
+    assert steps.run.calls == 6
+    for one, other in zip(steps, whole, strict=True):
+        assert (one.weights.dense() - other.weights.dense()).abs().max() < 1e-5
