@@ -92,6 +92,8 @@ WRONG = {
         "weights-only": ONE.format("softmax(x @ x.T)"),
         "scale-early": ONE.format("softmax(x @ x.T / np.sqrt(x.shape[1])) @ x"),
         "softmax-sum": ONE.format("(x @ x.T) / (x @ x.T).sum(1, keepdims=True) @ x"),
+        "softmax-broadcast": "import numpy as np\ndef attend(x):\n    s = x @ x.T\n"
+        "    e = np.exp(s - s.max())\n    return e / e.sum(axis=1) @ x\n",
         "softmax-all": "import numpy as np\ndef attend(x):\n    s = x @ x.T\n"
         "    e = np.exp(s - s.max())\n    return e / e.sum() @ x\n",
         "softmax-overflow": "import numpy as np\ndef attend(x):\n    e = np.exp(x @ x.T)\n"
@@ -102,6 +104,11 @@ WRONG = {
         "scale-no-root": TWO.format("softmax(q @ k.T / q.shape[1]) @ v"),
         "scale-model-dim": TWO.format("softmax(q @ k.T / np.sqrt(x.shape[1])) @ v"),
         "scale-inverted": TWO.format("softmax(q @ k.T * np.sqrt(q.shape[1])) @ v"),
+        "scale-late": TWO.format("softmax(q @ k.T) / np.sqrt(q.shape[1]) @ v"),
+        "scale-value": TWO.format("softmax(q @ k.T / np.sqrt(v.shape[1])) @ v"),
+        "softmax-broadcast": TWO.format(
+            "(lambda e: e / e.sum(axis=1) @ v)(np.exp(q @ k.T / np.sqrt(q.shape[1])))"
+        ),
         "scale-wrong-size": TWO.format("softmax(q @ k.T / np.sqrt(len(q))) @ v"),
         "query-key-swapped": TWO.format("softmax(k @ q.T / np.sqrt(q.shape[1])) @ v"),
         "value-wrong-source": TWO.format("softmax(q @ k.T / np.sqrt(q.shape[1])) @ x"),

@@ -48,6 +48,13 @@ def _unsafe(s: Floats) -> Floats:
     return np.asarray(e / e.sum(-1, keepdims=True))
 
 
+def _across(s: Floats) -> Floats:
+    """Powers over their rows' sums, laid along the columns: keepdims was forgotten."""
+    e = np.exp(s - s.max())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(e / e.sum(-1))
+
+
 # Lesson 1
 
 ONE = Exercise(
@@ -60,6 +67,7 @@ ONE = Exercise(
         "softmax-overflow": lambda x: _unsafe(x @ x.T) @ x,
         "softmax-sum": lambda x: x @ x.T / (x @ x.T).sum(-1, keepdims=True) @ x,
         "softmax-all": lambda x: softmax((x @ x.T).reshape(-1)).reshape(len(x), -1) @ x,
+        "softmax-broadcast": lambda x: _across(x @ x.T) @ x,
         "weights-only": lambda x: softmax(x @ x.T),
         "scale-early": lambda x: softmax(x @ x.T / x.shape[1] ** 0.5) @ x,
     },
@@ -85,6 +93,10 @@ def _root(x: Floats, q: Floats) -> float:
     return float(q.shape[1] ** -0.5)
 
 
+def _late(x: Floats, wq: Floats, wk: Floats, wv: Floats) -> Floats:
+    return np.asarray(softmax(x @ wq @ (x @ wk).T) / wq.shape[1] ** 0.5 @ (x @ wv))
+
+
 TWO = Exercise(
     "attention",
     tuple(
@@ -96,6 +108,11 @@ TWO = Exercise(
         "scale-missing": _two(lambda x, q: 1.0),
         "scale-no-root": _two(lambda x, q: 1 / q.shape[1]),
         "scale-model-dim": _two(lambda x, q: x.shape[1] ** -0.5),
+        "scale-late": _late,
+        "scale-value": lambda x, wq, wk, wv: _two(lambda x, q: wv.shape[1] ** -0.5)(x, wq, wk, wv),
+        "softmax-broadcast": lambda x, wq, wk, wv: np.asarray(
+            _across(x @ wq @ (x @ wk).T / wq.shape[1] ** 0.5) @ (x @ wv)
+        ),
         "scale-inverted": _two(lambda x, q: q.shape[1] ** 0.5),
         "scale-wrong-size": _two(lambda x, q: len(x) ** -0.5),
         "query-key-swapped": _two(_root, swap=True),
