@@ -7,8 +7,7 @@
 ``future``
     in a causal layer a query puts weight on a later key:  Σ_{j > start + i} w_ij > 0
 ``cache``
-    the keys of a step are not those of the step before and the new ones, or a query does not see
-    its own key
+    the keys of a step are not those of the step before and the new ones
 ``grouping``
     key heads were repeated so that query head h reads key head h mod G, not h // (H / G)
 
