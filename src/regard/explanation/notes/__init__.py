@@ -12,6 +12,8 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import Printed, check_code, check_output
 from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.instances import check_instances
+from regard.explanation.notes.references import check_reference, with_sizes
 from regard.explanation.notes.sentences import check_sentence
 from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.spoken import written_out
@@ -118,7 +120,9 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         in_words = check_sentence(line, rest, names, before)
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
-        said = said or check_rows(line, sentence, names)
+        said += check_instances(line, rest, names)
+        said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
+        names.recent = [*names.recent[-2:], with_sizes(rest)]
         if TAKEN_BACK.search(after):
             said = [verdict for verdict in said if verdict.status != "wrong"]
         found += said

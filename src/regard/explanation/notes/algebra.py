@@ -35,6 +35,13 @@ class Names:
     told: dict[str, list[Floats]] = field(default_factory=dict)
     """Every value that a number's name has had: a note speaks of one model after another."""
 
+    recent: list[str] = field(default_factory=list)
+    """The sentences before this one, the last one last."""
+    formulas: list[Node] = field(default_factory=list)
+    """What was said without a value, the latest first."""
+    trusted: list[Node] = field(default_factory=list)
+    """The formulas among them that a value has agreed with."""
+
     def tell(self, name: str, value: Floats, units: Floats | None = None) -> None:
         """From here on ``name`` is ``value``, written with its last digits worth ``units``."""
         self.values[name] = value

@@ -76,6 +76,17 @@ def spans(text: str) -> Iterator[str]:
             yield piece
 
 
+def pieces(text: str) -> Iterator[str]:
+    """What may be an expression in ``text``, between its words, its signs and its sentences."""
+    text = text.replace("\\", " ")
+    for span in re.split(r"[^\x00-\x7f]+|[;:!?{}<>\"=]|[.,](?=\s|$)", text):
+        place = 0
+        for _, start, end in [*_words(span), ("", len(span), len(span))]:
+            if piece := span[place:start].strip(" ,."):
+                yield piece
+            place = end
+
+
 def _said(chain: list[str]) -> str:
     return " = ".join(side.strip() for side in chain if side.strip())
 

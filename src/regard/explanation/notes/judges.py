@@ -40,7 +40,8 @@ FACTOR = re.compile(
 LENGTH = r"sequence|length|\blong|context|tokens|\bn\b|input|序列|长度|上下文|词元|词数|\bX\b"
 
 
-def _factor(text: str) -> float:
+def factor(text: str) -> float:
+    """The number that a match of ``FACTOR`` says."""
     if between := re.search(r"(\d+)\D+(\d+)$", text):
         return float(between[2]) / max(float(between[1]), 1.0)
     digits = re.match(r"\d+(?:\.\d+)?", text.lower().removeprefix("factor of "))
@@ -76,7 +77,7 @@ def growth(match: re.Match[str], text: str, names: Names) -> Found | None:
         power = 2
     else:
         return None
-    a, b = _factor(first[0]), _factor(last[0])
+    a, b = factor(first[0]), factor(last[0])
     right = a**power
     if abs(b - right) < 1e-9:
         return True, "note.right", {}
