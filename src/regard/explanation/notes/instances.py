@@ -55,7 +55,7 @@ class Item:
 
 def formulas_of(text: str) -> list[Node]:
     """The expressions in ``text`` that hold names, and no number to compare them with."""
-    found = []
+    found: list[Node] = []
     for piece in pieces(plain(re.sub(r"[`$*]{2,}|[`$]", "", text))):
         node = parsed(piece)
         if node is None or isinstance(node, Number) or node[0] in ("name", "list", "neg"):

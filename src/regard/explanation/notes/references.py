@@ -39,7 +39,7 @@ _PARTS = {"quarter": 0.25, "a third": 1 / 3, "四分之一": 0.25, "三分之一
 
 
 def check_reference(line: int, sentence: str, names: Names) -> list[Verdict]:
-    """A verdict where ``sentence`` says how many times as much it is, or how much in other bytes."""
+    """A verdict on how many times as much something is, or how much it is in other bytes."""
     said = re.sub(r"\*\*|[`$]", "", sentence).strip()
     text = with_sizes(said)
     found = _times(line, said, text, names) or _bytes(line, said, text, names)
@@ -61,22 +61,27 @@ def _lengths(text: str) -> list[float]:
 def _times(line: int, said: str, text: str, names: Names) -> Verdict | None:
     """Of k times the length that was spoken of: k² times the scores, k times the cache."""
     now = _lengths(text)
-    before = next((found[-1] for each in reversed(names.recent) if (found := _lengths(each))), 0)
+    before = [each for earlier in names.recent for each in _lengths(earlier) if each not in now]
     claims = _factors(text)
-    if len(now) != 1 or len(claims) != 1 or not before or now[0] == before:
+    if len(now) != 1 or len(claims) != 1 or not before or not re.search(LENGTH, text, re.I):
         return None
     if NOT.search(text) or re.search(r"\bthan\b(?! (?:before|that))|RNN|循环|heads? per", text):
         return None
-    ratio, power = now[0] / before, _power(text, names)
-    right = ratio**power
-    if not power or not re.search(LENGTH, text, re.I):
+    power = _power(text, names)
+    if not power:
         return None
-    if abs(claims[0] - right) <= 0.01 * right:
-        return Verdict(line, said, "right", "note.right")
-    usual = (ratio ** (3 - power), 2 * ratio, ratio**3)  # what people say instead
-    if not any(abs(claims[0] - other) < 1e-9 for other in usual):
-        return None
-    return Verdict(line, said, "wrong", "note.growth", {"right": written(right)})
+    for each in filter(None, before):
+        ratio = now[0] / each
+        if abs(claims[0] - ratio**power) <= 0.01 * ratio**power:
+            names.base = each
+            return Verdict(line, said, "right", "note.right")
+    for each in filter(None, [names.base, *before]):
+        ratio = now[0] / each
+        usual = abs(claims[0] - ratio ** (3 - power)) < 1e-9  # what people say instead
+        if usual or each == names.base:
+            right = {"right": written(ratio**power)}
+            return Verdict(line, said, "wrong", "note.growth", right)
+    return None
 
 
 def _factors(text: str) -> list[float]:
