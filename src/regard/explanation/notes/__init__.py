@@ -12,6 +12,8 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import Printed, check_code, check_output
 from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.instances import check_instances
+from regard.explanation.notes.references import check_reference, with_sizes
 from regard.explanation.notes.sentences import check_sentence
 from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.spoken import written_out
@@ -28,6 +30,17 @@ ZERO = re.compile(
 PYTHON = ("python", "py", "python3", "pycon")
 ANSWER = re.compile(r"^\W*(?:答|A|Answer)\s*[:：]\s*\**\s*")
 ASKED = re.compile(r"(.*\d.*?)[?？]\W*", re.S)
+BOLD = re.compile(r"(?<![A-Za-z0-9_)\]])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![A-Za-z0-9_])")
+ASKED_WHICH = re.compile(
+    r"(?:where|when|what|which|how|whose|who|what if|if)\b|什么|哪|多少|谁|何时|何处|怎样|怎么样|会如何|呢[?？]",
+    re.I,
+)
+"""A question whose answer is no yes or no."""
+ASKING = re.compile(
+    r"\b(?:(?:where|when|what|which|how) (?:do|does|is|are|did|happens)|where|when|what|which|how)\b|(?:\b(?:come )?(?:from|to|over|in|by|with)\W*)?[?？]|^\W*(?:Q|问)?\s*\d*\s*[.:：、]",
+    re.I,
+)
+"""What a question has beside its subject."""
 TAKEN_BACK = re.compile(
     r"^\W*(?:(?:but |and )?(?:that|this|it|which) (?:is|was|turns out to be)"
     r" (?:wrong|false|not|incorrect|a mistake|a myth)|(?:wrong|false|not so|nope?)\b|no[,!.:]"
@@ -104,7 +117,8 @@ def _whole(lines: list[str], place: int) -> tuple[str, int]:
 
 def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     found: list[Verdict] = []
-    text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>)\s+(?:\[[ xX]\]\s+)?", "", text)
+    text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
+    text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
     sentences = _with_questions(_sentences(text))
     for sentence, before, after in zip(
         sentences, ["", *sentences], [*sentences[1:], ""], strict=False
@@ -116,9 +130,18 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             names.said.add("positions")
         shapes, rest = check_shapes(line, sentence)
         in_words = check_sentence(line, rest, names, before)
+        if not in_words and ASKED_WHICH.search(names.asked):
+            answer = ANSWER.sub("", rest)
+            in_words = check_sentence(
+                line, f"{ASKING.sub(' ', names.asked).strip()} {answer}", names
+            )
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
-        said = said or check_rows(line, sentence, names)
+        said += check_instances(line, rest, names)
+        said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
+        names.asked = sentence if sentence.rstrip("*_ ").endswith(("?", "？")) else ""
+        if len(rest) > 8:
+            names.recent = [*names.recent[-3:], with_sizes(rest)]
         if TAKEN_BACK.search(after):
             said = [verdict for verdict in said if verdict.status != "wrong"]
         found += said

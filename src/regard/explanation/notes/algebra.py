@@ -35,6 +35,19 @@ class Names:
     told: dict[str, list[Floats]] = field(default_factory=dict)
     """Every value that a number's name has had: a note speaks of one model after another."""
 
+    recent: list[str] = field(default_factory=list)
+    """The sentences before this one, the last one last."""
+    asked: str = ""
+    """The question that waits for its answer."""
+    whole: re.Match[str] | None = None
+    """Where the width of all heads was said last."""
+    base: float = 0.0
+    """The length that others are compared with."""
+    formulas: list[Node] = field(default_factory=list)
+    """What was said without a value, the latest first."""
+    trusted: list[Node] = field(default_factory=list)
+    """The formulas among them that a value has agreed with."""
+
     def tell(self, name: str, value: Floats, units: Floats | None = None) -> None:
         """From here on ``name`` is ``value``, written with its last digits worth ``units``."""
         self.values[name] = value
@@ -171,7 +184,7 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
         if name in ("array", "tensor", "round"):
             return first
         if name == "softmax":
-            if len(parts) > 1 and parts[1].ndim == 0:  # softmax(x, dim)
+            if len(parts) == 2 and first.ndim and not parts[1].ndim:  # softmax(x, dim)
                 axis = int(parts[1])
             elif len(parts) > 1:  # softmax(1, 2, 3)
                 first = np.array(parts)
@@ -208,7 +221,7 @@ def _position(parts: list[Floats]) -> Any:
 
 _MAPS: Mapping[str, Callable[[Any], Any]] = {
     "exp": np.exp, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "log": np.log,
-    "ln": np.log, "abs": np.abs,
+    "ln": np.log, "log2": np.log2, "log10": np.log10, "abs": np.abs,
 }  # fmt: skip
 _REDUCTIONS: Mapping[str, Callable[[Any, int | None], Any]] = {
     "sum": lambda a, axis: a.sum(axis),

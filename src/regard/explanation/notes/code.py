@@ -38,6 +38,8 @@ class Printed:
 
     text: str
     value: Floats
+    shown: bool = False
+    """Whether it is only shown by a notebook, as a cell's last expression is."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ def check_code(
         for part in _single(statement):
             found += _placed(_statement(part, names), part)
             printed += _printed(part.text, names)
+    if not inside and (last := _joined(_with_output(first, code))[-1:]):
+        printed += _shown(last[0].text, names)
     return found + _attention(first, code, prelude, lang), printed
 
 
@@ -82,6 +86,8 @@ def check_output(
     lines = text.split("\n")
     chunks = _joined([Statement(first + i, line) for i, line in enumerate(lines) if line.strip()])
     arrays = [_array(chunk.text) for chunk in chunks]
+    if len(chunks) < len(printed):  # a script shows only what it prints
+        printed = [one for one in printed if not one.shown]
     if len(chunks) == len(printed) and all(array is not None for array in arrays):
         return [
             verdict
@@ -200,6 +206,15 @@ def _printed(text: str, names: Names) -> list[Printed]:
     node = parsed(plain_code(said))
     try:
         return [Printed(said, value(node, names))] if node is not None else []
+    except NotUnderstood:
+        return []
+
+
+def _shown(text: str, names: Names) -> list[Printed]:
+    """The value of a line that is an expression and nothing else."""
+    node = parsed(plain_code(text)) if not re.search(r"#|;\s*$|print\(", text) else None
+    try:
+        return [Printed(text.strip(), value(node, names), shown=True)] if node else []
     except NotUnderstood:
         return []
 

@@ -12,6 +12,12 @@ SHORT = frozenset("a A I is so we of to in or if as by at it be an on do".split(
 """Words of prose that are as short as names."""
 
 
+UNITS = re.compile(
+    rf"(\d)\s*(?!(?:{'|'.join(FUNCTIONS)})\b)(?:[a-z]{{3,}}(?:[- ][a-z]{{3,}})?|个?[\u4e00-\u9fff]{{1,4}})\s*(?=\*\s*\d)"
+)
+"""What is counted, in "32 layers × 8 heads × 2"."""
+
+
 def plain_code(text: str) -> str:
     """A line of NumPy or torch in the plain spelling: methods as functions, views as they are."""
     text = plain(text)
@@ -34,7 +40,8 @@ def statement(text: str) -> Iterator[tuple[list[str], str]]:
 def chains(text: str) -> Iterator[tuple[list[str], str]]:
     """The sides of each equation in ``text``, cut from the words around it."""
     # Wide gaps part the columns of a printed table.
-    for span in (span for part in re.split(r" {3,}|\t", text) for span in spans(plain(part))):
+    parts = (UNITS.sub(r"\1 ", plain(part)) for part in re.split(r" {3,}|\t", text))
+    for span in (span for part in parts for span in spans(part)):
         sides = re.split(r"(?<![<>!:=])=(?![=>])", _shield(span))
         if len(sides) < 2:
             continue
@@ -76,6 +83,17 @@ def spans(text: str) -> Iterator[str]:
             yield piece
 
 
+def pieces(text: str) -> Iterator[str]:
+    """What may be an expression in ``text``, between its words, its signs and its sentences."""
+    text = text.replace("\\", " ")
+    for span in re.split(r"[^\x00-\x7f]+|[;:!?{}<>\"=]|[.,](?=\s|$)", text):
+        place = 0
+        for _, start, end in [*_words(span), ("", len(span), len(span))]:
+            if piece := span[place:start].strip(" ,."):
+                yield piece
+            place = end
+
+
 def _said(chain: list[str]) -> str:
     return " = ".join(side.strip() for side in chain if side.strip())
 
@@ -100,14 +118,18 @@ def _tail(side: str) -> str:
     """The longest end of ``side`` that is an expression."""
     words = _words(side)
     side = side[words[-1][2] :] if words else side
-    return _longest(side, from_left=False)
+    found = _longest(side, from_left=False)
+    # "3 heads × 2": what is left of an expression says nothing of the whole.
+    cut = re.search(r"[*/^+]\s*$", side.strip(" ,.").removesuffix(found))
+    return side.strip() if cut else found
 
 
 def _head(side: str) -> str:
     """The longest beginning of ``side`` that is an expression."""
     words = _words(side)
     side = side[: words[0][1]] if words else side
-    return _longest(side, from_left=True)
+    found = _longest(side, from_left=True)
+    return "" if re.match(r"\s*[*/^]", side.strip(" ,").removeprefix(found)) else found
 
 
 def _longest(text: str, from_left: bool) -> str:

@@ -133,7 +133,7 @@ FACTS = (
     ),
     Fact(
         "note.concat", "[O₁ … Oₕ] W_O", (r"\bheads?\b|头", r"output|result|输出|结果"),
-        r"\b(?:averaged|summed|added (?:together|up))\b|(?:are|is) (?:then )?added\b|(?:average|sum|mean) of (?:the |all |its )*heads?|取平均|求平均|的平均|相加|求和", r"weights|权重|gradient|梯度|W_O\[|Σ",
+        r"\b(?:averaged|summed|added (?:together|up))\b|(?:are|is) (?:then )?added\b|(?:average|sum|mean) of (?:the |all |its |outputs? of )*heads?|取平均|求平均|的平均|相加|求和", r"weights|权重|gradient|梯度|W_O\[|Σ",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
@@ -148,11 +148,11 @@ FACTS = (
     ),
     Fact(
         "note.shift", "softmax(s + c) = softmax(s)", (r"softmax|weights|权重|max|最大",),
-        r"(?:add|subtract)\w* (?:a|the same|the|any) (?:constant|number|maximum|max)[^.。]{0,60}\bchang\w+|(?:减去|加上)(?:最大值|同一个(?:数|常数)|常数)[^。]{0,20}(?:改变|影响)",
+        r"(?:add|subtract)\w* (?:a|the same|the|any) (?:constant|number|maximum|max)[^.。]{0,60}\bchang\w+|(?:减去|加上)(?:最大值|(?:同?一个)?(?:相同的)?(?:数|常数))[^。]{0,20}(?:改变|影响)",
     ),
     Fact(
         "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax",),
-        r"invarian\w+ (?:to|under)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
+        r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
         r"order|rank|argmax|largest|次序|顺序|排序|最大",
         denies=True,
     ),
@@ -194,7 +194,7 @@ FACTS = (
     ),
     Fact(
         "note.true-drops", "True = drop", (r"MultiheadAttention|key_padding_mask",),
-        r"True[^.。]{0,60}(?:keep|kept|may attend|allowed|attended|takes? part|participat|visible|保留|可以?关注|可见|允许|参与)",
+        r"True[^.。]{0,60}(?:keep|kept|may attend|allowed|attended|takes? part|participat|visible|保留|可以?(?:被)?(?:关注|看)|可见|允许|参与)",
         r"scaled_dot|SDPA",
     ),
     Fact(

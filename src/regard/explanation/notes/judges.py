@@ -37,10 +37,11 @@ FACTOR = re.compile(
     r"|增加一倍|翻倍|翻一番|加倍|减半|(?:\d+(?:\.\d+)?|[两二三四八九])\s*倍",
     re.I,
 )
-LENGTH = r"sequence|length|\blong|context|tokens|\bn\b|input|序列|长度|上下文|词元|词数|\bX\b"
+LENGTH = r"sequence|number of rows|行数|length|\blong|context|tokens|\bn\b|input|序列|长度|上下文|词元|词数|\bX\b"
 
 
-def _factor(text: str) -> float:
+def factor(text: str) -> float:
+    """The number that a match of ``FACTOR`` says."""
     if between := re.search(r"(\d+)\D+(\d+)$", text):
         return float(between[2]) / max(float(between[1]), 1.0)
     digits = re.match(r"\d+(?:\.\d+)?", text.lower().removeprefix("factor of "))
@@ -57,7 +58,8 @@ def growth(match: re.Match[str], text: str, names: Names) -> Found | None:
     first, last = factors[0], factors[-1]
     near = text[max(0, first.start() - 24) : first.end() + 24]
     between = text[first.end() :]
-    if not re.search(LENGTH, near, re.I) and not re.match(r"from|从", first[0], re.I):
+    spoken = near if not re.search(r"\b(?:it|them)\b|它", near) else near + " ".join(names.recent)
+    if not re.search(LENGTH, spoken, re.I) and not re.match(r"from|从", first[0], re.I):
         return None
     if re.search(r"width|d_model|dimension|宽|维", near, re.I):
         return None
@@ -70,13 +72,13 @@ def growth(match: re.Match[str], text: str, names: Names) -> Found | None:
         power = 1
     elif re.search(
         r"attention|scores?|weight|matrix|cost|memory|comput|注意力|分数|权重|矩阵|计算|代价|显存|内存",
-        between + near,
+        between + spoken,
         re.I,
     ):
         power = 2
     else:
         return None
-    a, b = _factor(first[0]), _factor(last[0])
+    a, b = factor(first[0]), factor(last[0])
     right = a**power
     if abs(b - right) < 1e-9:
         return True, "note.right", {}
@@ -128,13 +130,18 @@ def heads(match: re.Match[str], text: str, names: Names) -> Found | None:
     )
     widths = list(
         re.finditer(
-            r"(?:\bwidth|\bd(?:_?model)?\b|dimension\w*|宽度?|维度)\s*(?:=|of|is|为|是)?\s*(\d+)|(\d+)[- ](?:wide|dimensional|dim\b)",
+            r"(?:\bwidth|\bd(?:_?model)?\b|dimension\w*|宽度?|维度)\s*(?:=|of|is|为|是)?\s*(\d+)|(\d+)[- ](?:wide|dimensional|dim\b)|(\d+)\s*(?:维|dimensions)(?=[^，。,.]{0,12}(?:[分拆切]|split|divided))",
             text, re.I,
         )
     )  # fmt: skip
+    names.whole = widths[-1] if widths else names.whole
+    widths = widths or ([names.whole] if names.whole else [])
     before = [
-        [m for m in each if m.end() <= match.start()] or each[:1] for each in (counts, widths)
+        [m for m in each if m.string is not text or m.end() <= match.start()] or each[:1]
+        for each in (counts, widths)
     ]
+    if re.match(r"\s*(?:倍|times)", text[match.end() :]):
+        return None
     if not all(before) or re.search(r"GQA|MQA|KV|键值", text):
         return None
     h, d = (float(next(filter(None, each[-1].groups()))) for each in before)

@@ -13,7 +13,7 @@ GREEK = {ord(letter): name for letter, name in _GREEK.items()}
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₙ", "0123456789ijkn")
 FUNCTIONS = (
-    "softmax", "exp", "sqrt", "sin", "cos", "tanh", "log", "ln", "sum", "mean", "max", "min",
+    "softmax", "exp", "sqrt", "sin", "cos", "tanh", "log", "ln", "log2", "log10", "sum", "mean", "max", "min",
     "var", "std", "abs", "norm", "dot", "PE", "concat", "round",
 )  # fmt: skip
 _FONTS = "mathrm|operatorname|text|mathbf|boldsymbol|vec|mathit"
@@ -37,7 +37,9 @@ def plain(text: str) -> str:
     """
     text = _matrices(text)
     text = re.sub(
-        r"\\(?:mathrm|operatorname|text|mathbf|boldsymbol|vec|mathit)\s*\{([^{}]*)\}", r"\1", text
+        r"\\(?:mathrm|operatorname|text(?:bf|it)?|emph|mathbf|boldsymbol|vec|mathit)\s*\{([^{}]*)\}",
+        r"\1",
+        text,
     )
     for _ in range(4):  # from the inside out
         text = re.sub(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}", r"((\1)/(\2))", text)
@@ -47,6 +49,7 @@ def plain(text: str) -> str:
     for sign, other in _PLAIN:
         text = text.replace(sign, other)
     text = re.sub(r"\^\((?:T|t)\)", "^T", text)
+    text = re.sub(r"\blog_(2|10)\b", r" log\1", text)
     text = re.sub(r"\\sqrt\s*(\w+)", r"sqrt(\1)", text)
     text = re.sub(r"根号(?:下)?\s*(?=[\w(])", "√", text)
     text = re.sub(r"√\s*(\d+(?:\.\d+)?|[A-Za-z]\w*)", r"sqrt(\1)", text).replace("√(", "sqrt(")

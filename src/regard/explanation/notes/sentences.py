@@ -89,7 +89,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         r"(?P<what>variance|standard deviation|std(?:dev)?|deviation|方差|标准差)"
         r"(?:[^.。;；:：]{0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成)\s*(?:about |roughly |约|大约)?"
-        r"|\s+(?:of\s+)?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d|one\b|unity\b)[^,，。;；、]*)",
+        r"|\s+(?:of\s+)?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d|one\b|unity\b)(?:(?! and )[^,，。;；、])*)",
         variance.variance,
     ),
     _rule(
@@ -121,7 +121,7 @@ RULES: tuple[Rule, ...] = (
         r"(?:attention|注意力|weights|权重)[^.。]{0,80}?O\s*\((?P<inside>[^()]*)\)", judges.order
     ),
     _rule(judges.FACTOR.pattern + r"(?=.*(?:times|doubl|quadrupl|tripl|twice|倍))", judges.growth),
-    _rule(r"temperature|温度", judges.temperature),
+    _rule(r"temperature|温度|\btau\b", judges.temperature),
     _rule(
         r"(?:GQA|MQA|grouped|multi-query|query heads|查询头)[^。]*?(?:(\d+)\s*(?:times|x)?\s*(?:smaller|less|fewer)|factor of (\d+)|(?<![\d/])1/(\d+)|(\d+)\s*(?:query heads|queries) (?:per|share|for each)|(?:shared by|serves?|used by)\s*(\d+)\s*(?:query heads|queries)|每\s*(\d+)\s*个查询头)",
         judges.shared,

@@ -16,9 +16,10 @@ import numpy as np
 from regard.core import formula
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.equations import close, differs, shown
 from regard.explanation.notes.mathtext import plain
-from regard.explanation.notes.parsing import NotUnderstood, Number, literal, parsed
+from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.numbers import written
 from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
@@ -30,6 +31,15 @@ _BY_WIDTH = (
     (re.compile(r"^(?:the )?(?:scale|scaling factor|缩放(?:因子|系数)?)$", re.I), "1/sqrt({d})"),
 )
 """Columns of a table whose rows are widths."""
+_COLUMNS = (
+    (
+        "each",
+        r"head (?:width|dim|size)|width of (?:a|each) head|per head|d_?(?:k|head)|每个?头|单头|头(?:宽|维)",
+    ),
+    ("heads", r"^(?:n_)?(?:attention )?heads?$|^h$|头数|注意力头"),
+    ("width", r"^d(?:_?model)?$|^(?:hidden |model )?(?:width|dim\w*|size)$|宽度|隐藏|维度"),
+)
+"""Columns of a table whose rows are models."""
 
 
 def candidates(names: Names) -> Iterator[Floats]:
@@ -121,11 +131,13 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         if re.fullmatch(r"[\s|:\-]+", text):
             continue
         cells = cells_of(text)
-        said = _by_head(line, head, cells, names) or _by_cells(line, cells, names)
+        said = _by_head(line, head, cells, names) + _by_heads(line, head, cells)
+        said = said or _by_cells(line, cells, names)
         found += said
         if not said:
             bare.append((line, text))
-    return sorted(found + check_block(bare, names), key=lambda verdict: verdict.line)
+    found += _by_first(head, bare, names) or check_block(bare, names)
+    return sorted(found, key=lambda verdict: verdict.line)
 
 
 def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list[Verdict]:
@@ -144,7 +156,7 @@ def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list
         if plain(name).strip() in told:
             continue
         of_width = next((text for pattern, text in _BY_WIDTH if width and pattern.search(name)), "")
-        expression = parsed(of_width.format(d=width) or plain(name))
+        expression = parsed(of_width.format(d=width) or _formula(name))
         node = parsed(plain(cell))
         if expression is None or isinstance(expression, Number) or node is None:
             continue
@@ -158,6 +170,60 @@ def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list
         said = f"{name} = {cell}  ({', '.join(f'{n} = {float(v):g}' for n, v in told.items())})"
         verdicts.append(_verdict(line, said, wrong, target))
     return verdicts
+
+
+def _formula(name: str) -> str:
+    """The formula that a column's name ends with: "hidden n(n−1)/2"."""
+    return ([*pieces(plain(name))] or [""])[-1]
+
+
+def _by_heads(line: int, head: list[str], cells: list[str]) -> list[Verdict]:
+    """A row of a table of models: the width of one head is the whole width over their number."""
+    found: dict[str, Floats] = {}
+    for name, cell in zip(head, cells, strict=False):
+        kind = next((kind for kind, pattern in _COLUMNS if re.search(pattern, name, re.I)), "")
+        number = literal(parsed(plain(cell)) or ("name", ""))
+        if kind in found or (kind and (number is None or number[0].ndim)):
+            return []  # it has other columns than those
+        if kind and number:
+            found[kind] = number[0]
+    if len(found) < 3 or not found["heads"]:
+        return []
+    right = np.asarray(found["width"] / found["heads"])
+    said = f"{written(float(found['width']))} / {written(float(found['heads']))}"
+    each = (found["each"], np.asarray(1.0))
+    return [_verdict(line, f"{said} = {each[0]:g}", None if right == each[0] else right, each)]
+
+
+def _by_first(head: list[str], rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
+    """Columns of one unknown, "sin(p)", whose values stand in the first column in other words.
+
+    Where most rows of a column agree, the others are wrong.
+    """
+    cells = [(line, cells_of(text)) for line, text in rows]
+    found: list[Verdict] = []
+    for column, name in enumerate(head[1:], 1):
+        expression = parsed(_formula(name))
+        if expression is None or isinstance(expression, Number) or expression[0] == "name":
+            continue
+        unknown = set(names_of(expression)) - {"pi", "e"}
+        if len(unknown) != 1:
+            continue
+        column_said = []
+        for line, row in cells:
+            at = literal(parsed(plain(row[0])) or ("name", ""))
+            target = literal(parsed(plain("".join(row[column : column + 1]))) or ("name", ""))
+            if at is None or target is None:
+                continue
+            try:
+                wrong = differs(expression, target, names.copy(**dict.fromkeys(unknown, at[0])))
+            except NotUnderstood:
+                continue
+            column_said.append(_verdict(line, f"{name} = {row[column]}  ({row[0]})", wrong, target))
+        right = [verdict for verdict in column_said if verdict.status == "right"]
+        if len(right) > 1 and 2 * len(right) >= len(column_said):
+            found += column_said
+    return found
 
 
 def _by_cells(line: int, cells: list[str], names: Names) -> list[Verdict]:

@@ -25,6 +25,10 @@ DIVIDED = re.compile(
 SCALED = re.compile(
     r"after (?:dividing|scaling|division)|\bscaled|缩放之?后|归一化后|normali[sz]ed", re.I
 )
+UNSCALED = re.compile(
+    r"without (?:the )?(?:scal|divi)\w*|不(?:做|加|用)?(?:缩放|除以)|没有(?:做)?(?:缩放|除以)", re.I
+)
+"""A condition, and no denial."""
 SYMBOLIC = 64.0
 """The width that stands for d where a claim gives it no number."""
 
@@ -33,15 +37,26 @@ def _width(text: str, place: int, names: Names) -> float | None:
     """The width d that a sentence speaks of at ``place``: what it named last, or else first."""
     patterns = (
         r"(\d+)\s*-?\s*(?:dimension\w*|wide|dim\b|dims\b|d\b|维)", r"\bd(?:_?k|_?q|_?head|_model)?\s*=\s*(\d+)",
-        r"(?:width|dimension|size|length|维度|宽度|宽|维数)\s*(?:of|is|为|是|=)?\s*(\d+)", r"(\d+)\s*(?:terms|numbers|components|项|个分量)",
+        r"(?:width|dimension|size|length|维度|宽度|宽|维数)\s*(?:of|is|为|是|=)?\s*(\d+)", r"(\d+)\s*(?:terms|numbers|components|products|项|个分量)",
     )  # fmt: skip
     for pattern in patterns:
         found = list(re.finditer(pattern, text, re.I))
         if found:
             return float(next((m for m in reversed(found) if m.start() < place), found[0])[1])
+    if told := _told(names):
+        return told
     for name in ("d_k", "dk", "d"):
         if name in names.values and names.values[name].ndim == 0:
             return float(names.values[name])
+    return None
+
+
+def _told(names: Names) -> float | None:
+    """The one width that was said last of the vectors that are spoken of."""
+    for before in reversed(names.recent):
+        told = set(re.findall(r"(\d+)[- ]*(?:dimension\w*|wide\b|维)", before))
+        if told:
+            return float(told.pop()) if len(told) == 1 else None
     return None
 
 
@@ -103,15 +118,24 @@ def _divisor(
 
 def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     """The variance of a dot product of d independent terms is d, its deviation √d."""
-    if NOT.search(text) or "D(XY" in text:
+    if NOT.search(UNSCALED.sub("", text)) or "D(XY" in text:
         return None
     width = _width(text, match.start("amount"), names)
     divisor = _divisor(match, text, names, width)
-    if divisor and not re.search(r"\d\s*-?\s*(?:dim|维|wide)|\bd", f"{text[: match.end()]}"):
+    if (
+        divisor
+        and not _told(names)
+        and not re.search(
+            r"\d\s*-?\s*(?:dim|维|wide)|\bd(?:_?[kq]|_head|_model)?\b", f"{text[: match.end()]}"
+        )
+    ):
         return None  # of which width is not said here
     if divisor is None and SCALED.search(text):
         return None
-    spoken = DOT.search(text) or re.search(r"\bd_?k\b", text) or divisor
+    spoken = DOT.search(text) or re.search(r"\bd_?k\b", text) or divisor or (
+        re.search(r"\b(?:its|their)\b|其|\d-dimensional|\d dimensions|\d\s*维", text)
+        and DOT.search(" ".join(names.recent))
+    )  # fmt: skip
     if not spoken or re.search(r"\bnorm\b|layer ?norm|batch ?norm|normali[sz]|归一化", text, re.I):
         return None
     amount = _amount(re.sub(r"^(?:one|unity)\b", "1", match["amount"]), names, width)
