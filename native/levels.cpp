@@ -14,10 +14,16 @@
 namespace regard {
 
 namespace portable { extern const Level level; }
-#if defined(__x86_64__)
+#ifdef REGARD_HAS_avx2
 namespace avx2 { extern const Level level; }
+#endif
+#ifdef REGARD_HAS_avx512
 namespace avx512 { extern const Level level; }
+#endif
+#ifdef REGARD_HAS_avx512_bf16
 namespace avx512_bf16 { extern const Level level; }
+#endif
+#ifdef REGARD_HAS_amx_bf16
 namespace amx_bf16 { extern const Level level; }
 #endif
 
@@ -31,26 +37,42 @@ bool tiles_granted() {
 }
 #endif
 
+#if defined(__x86_64__)
+struct Machine {
+  bool avx2, avx512, bf16, amx = false;
+  Machine() {
+    __builtin_cpu_init();
+    avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+    avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+    if (!bf16) return;
+    unsigned a = 7, b = 0, c = 0, d = 0;
+    __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    amx = (d >> 22 & 1) && (d >> 24 & 1) && tiles_granted();  // of bfloat16, and tiles at all
+  }
+};
+#endif
+
 struct Found {
   const Level* all[6] = {};
   Found() {
     int n = 0;
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
-    unsigned amx = 0;
-    if (bf16) {  // bits 22 (bfloat16) and 24 (tiles) of EDX
-      unsigned a = 7, b = 0, c = 0;
-      __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(amx));
-    }
-    if ((amx >> 22 & 1) && (amx >> 24 & 1) && tiles_granted()) all[n++] = &amx_bf16::level;
-    if (bf16) all[n++] = &avx512_bf16::level;
-    if (avx512) all[n++] = &avx512::level;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c"))
-      all[n++] = &avx2::level;
+    [[maybe_unused]] const Machine has;
+#endif
+#ifdef REGARD_HAS_amx_bf16
+    if (has.amx) all[n++] = &amx_bf16::level;
+#endif
+#ifdef REGARD_HAS_avx512_bf16
+    if (has.bf16) all[n++] = &avx512_bf16::level;
+#endif
+#ifdef REGARD_HAS_avx512
+    if (has.avx512) all[n++] = &avx512::level;
+#endif
+#ifdef REGARD_HAS_avx2
+    if (has.avx2) all[n++] = &avx2::level;
 #endif
     all[n] = &portable::level;
   }

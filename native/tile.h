@@ -34,7 +34,8 @@ template <class Dot>
 static void careful_mix(const Job& job, const Place& at, const Row& row, const float* s,
                         int64_t first, int64_t n, float shrink, float* out) {
   const Call& call = job.call;
-  for (int64_t e = 0; e < call.E; ++e) out[e] *= shrink;
+  const F down = all(shrink);
+  for (int64_t e = 0; e < call.E; e += W) store(out + e, mul(load(out + e), down));
   for (int64_t j = first; j < at_most(first + n, call.S); ++j) {
     if (!sees(call, row, j)) continue;
     float w = s[j - first];
@@ -45,8 +46,9 @@ static void careful_mix(const Job& job, const Place& at, const Row& row, const f
       std::memcpy(&w, &bits, 4);
     }
     const char* v = Place::value(call, at, j);
-    for (int64_t e = 0; e < call.E; ++e)
-      out[e] += w * number_at(v + e * size_of(call.dtype), call.dtype);
+    // The vectors' own steps: a compiler may round w · v in between, and bits would be others.
+    for (int64_t e = 0; e < call.E; e += W)
+      store(out + e, fma(all(w), row_floats(v, call.dtype, e, call.E), load(out + e)));
   }
 }
 
