@@ -23,7 +23,7 @@ DTYPES = st.sampled_from(["float16", "bfloat16", "float32", "float64"])
 
 
 @given(case=cases(), kind=st.sampled_from(KINDS), budget=BUDGETS)
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_tiles_agree_with_the_formula(case: Case, kind: tuple[str, str], budget: int) -> None:
     args, options = arrays(case, *kind)
     with strips_of(budget):
@@ -32,7 +32,7 @@ def test_tiles_agree_with_the_formula(case: Case, kind: tuple[str, str], budget:
 
 
 @given(case=cases() | cases(plain=True), dtype=DTYPES)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_sdpa_agrees_with_the_formula_or_refuses_by_name(case: Case, dtype: str) -> None:
     args, options = arrays(case, "torch", dtype)
     if {"softcap", "sink"} & set(case.options):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-IN_EVERY_RUN = 10
+IN_EVERY_RUN = 5
 """The first so many run in ``make test``; all of them in ``make campaign``."""
 
 MUTANTS = {

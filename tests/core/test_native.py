@@ -23,7 +23,7 @@ from tolerance import assert_within, bounds, exact
 
 @pytest.mark.parametrize("level", LEVELS)
 @given(case=cases(), kind=st.sampled_from(KINDS))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_every_level_agrees_with_the_formula(level: str, case: Case, kind: tuple[str, str]) -> None:
     args, options = arrays(case, *kind)
     with at_level(level):
@@ -33,7 +33,7 @@ def test_every_level_agrees_with_the_formula(level: str, case: Case, kind: tuple
 
 @pytest.mark.parametrize("level", LEVELS)
 @given(drawn=large(), dtype=st.sampled_from(list(EPS)))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_large_calls_agree_with_the_formula(
     level: str, drawn: dict[str, Any], dtype: torch.dtype
 ) -> None:

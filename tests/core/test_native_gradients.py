@@ -49,7 +49,7 @@ def assert_by_engine(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.mark.parametrize("level", LEVELS)
 @given(case=cases(), dtype=st.sampled_from(["float16", "bfloat16", "float32", "float64"]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_every_level_keeps_the_tolerance(level: str, case: Case, dtype: str) -> None:
     (q, k, v, mask), options = arrays(case, "torch", dtype)
     leaves = [a.detach().requires_grad_() for a in (q, k, v)]
@@ -62,7 +62,7 @@ def test_every_level_keeps_the_tolerance(level: str, case: Case, dtype: str) -> 
 
 @pytest.mark.parametrize("level", LEVELS)
 @given(drawn=large(), dtype=st.sampled_from(list(EPS)))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_large_calls_agree_with_the_formula(
     level: str, drawn: dict[str, Any], dtype: torch.dtype
 ) -> None:

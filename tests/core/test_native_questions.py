@@ -74,7 +74,7 @@ def error_of(q: Any, k: Any, scale: float | None) -> float:
     how=st.sampled_from(["mean", "max", "sum"]),
     data=st.data(),
 )
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_small_calls(
     level: str,
     case: Case,
@@ -119,7 +119,7 @@ def as_double(x: Any) -> Any:
     part=st.sampled_from([(slice(None), slice(None)), (slice(3, 200), slice(17, 400))]),
     how=st.sampled_from(["mean", "max"]),
 )
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_calls_of_several_tiles_strips_and_pieces(
     level: str,
     drawn: dict[str, Any],

@@ -25,7 +25,7 @@ CLOSE: dict[str, float] = {"rtol": 1e-9, "atol": 1e-11}
     budget=st.sampled_from([1, 24, 1 << 20]),
     data=st.data(),
 )
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_all_questions_in_one_pass(
     engine: str,
     case: Case,

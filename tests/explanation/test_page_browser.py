@@ -114,7 +114,7 @@ def test_each_question_is_pythons_and_stays_so_when_it_is_moved(opened, name):
     layers=st.integers(1, 9), tries=st.integers(1, 400),
 )  # fmt: skip
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_experiments_draw_in_the_page_what_python_draws(opened, width, keys, draws, layers, tries):
     for name, moved in (

@@ -68,6 +68,15 @@ ATTENTIONS: dict[str, Callable[..., MultiHeadAttention]] = {
     "window": partial(MultiHeadAttention, mask=regard.causal() & regard.window(3)),
 }
 attentions = pytest.mark.parametrize("make", ATTENTIONS.values(), ids=ATTENTIONS)
+IN_EVERY_RUN = ("plain", "grouped", "wide heads", "rotary", "relative", "sink and softcap")
+"""What is trained and compiled in every run; a campaign does it with all."""
+some = pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=[] if name in IN_EVERY_RUN else pytest.mark.campaign)
+        for name, make in ATTENTIONS.items()
+    ],
+)
 styles = pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 
 
@@ -180,7 +189,7 @@ def test_positions_in_attention_are_their_papers(name: str) -> None:
     torch.testing.assert_close(m(x), want)
 
 
-@attentions
+@some
 def test_each_attention_learns_and_is_saved_copied_halved_and_compiled(make: Any) -> None:
     """A gradient step or 60 lower the loss of saying which of two tokens a text began with."""
     m, tokens, answer = make(C, H), torch.nn.Embedding(6, C), torch.nn.Linear(C, 2)

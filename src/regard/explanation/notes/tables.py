@@ -156,7 +156,7 @@ def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list
         if plain(name).strip() in told:
             continue
         of_width = next((text for pattern, text in _BY_WIDTH if width and pattern.search(name)), "")
-        expression = parsed(of_width.format(d=width) or _formula(name))
+        expression = parsed(of_width.format(d=width) or plain(name)) or parsed(_formula(name))
         node = parsed(plain(cell))
         if expression is None or isinstance(expression, Number) or node is None:
             continue
