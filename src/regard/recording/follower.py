@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from regard.core import formula
 from regard.core.questions import TopK, received, topk
 from regard.recording.recording import Layer
 
 if TYPE_CHECKING:
-    from regard.core.call import Call
+    from torch import Tensor
+
     from regard.recording.capture.sequences import Sequence
 
-FEW = 1 << 22
-"""As many weights are computed at once, which for the one query of a step is fastest."""
+FEW = 1 << 18
+"""As many weights of a layer are computed at once, which for the one query of a step is fastest."""
+
+
+def products(layer: Layer) -> Tensor | None:
+    """(B, H, T, S) every query times every key in float32; None where these are too many.
+
+    A step does little but read from memory, and a layer's keys are nearest while it is called.
+    """
+    (B, H, T, D), (_, G, S, _) = layer.q.shape, layer.k.shape
+    if B * H * T * S > FEW:
+        return None
+    q = layer.q.float().reshape(B, G, H // G * T, D)  # side by side, so that keys are read once
+    found: Tensor = (q @ layer.k.float().mT).view(B, H, T, S)
+    return found
 
 
 class Follower:
@@ -39,14 +50,16 @@ class Follower:
         """
         return [mass[..., :keys] for mass, keys in zip(self._mass, self._keys, strict=True)]
 
-    def after(self, sequence: Sequence, layers: list[Layer]) -> None:
-        """A forward pass has ended: ``layers`` are as they were called."""
+    def after(self, sequence: Sequence, layers: list[Layer], products: list[Tensor | None]) -> None:
+        """A forward pass has ended: ``layers`` are as they were called, with their ``products``."""
+        import torch
+
         goes_on = sequence is self._sequence and len(self._mass) == len(layers)
         self._sequence = sequence
         strands = sequence.strands[-len(layers) :] if layers else []
         firsts = sequence.firsts if goes_on else [0] * len(layers)
         self._keys = [strand.keys for strand in strands]
-        answers = _answers(layers, self.k)
+        answers = _answers(layers, products, self.k)
         self.top = [_moved(top, first) for (top, _), first in zip(answers, firsts, strict=True)]
         # Not the empty places of a static cache.
         got = [
@@ -82,48 +95,48 @@ def _roomy(mass: Tensor, keys: int) -> Tensor:
     return room
 
 
-def _answers(layers: list[Layer], k: int) -> list[tuple[TopK, Tensor]]:
+def _answers(
+    layers: list[Layer], products: list[Tensor | None], k: int
+) -> list[tuple[TopK, Tensor]]:
     """For each layer the k strongest keys of each query, and what each key gets from all of them.
 
     Layers of the same shape and rule are asked together: a step's numbers are few, and most of its
     time goes into calling.
     """
-    calls = [layer.weights._call for layer in layers]
+    import torch
+
     alike: dict[Any, list[int]] = {}
-    for number, call in enumerate(calls):
-        alone = number if call.bias is not None or call.sink is not None else None
-        form = (call.sizes, call.scale, call.softcap, id(call.mask), call.frame.start, alone)
-        alike.setdefault(str(form), []).append(number)
+    for number, (layer, product) in enumerate(zip(layers, products, strict=True)):
+        given = layer.options
+        alone = number if product is None or "bias" in given or "sink" in given else None
+        form = (layer.q.shape, layer.k.shape, layer.start, id(layer.mask), alone)
+        alike.setdefault((str(form), given.get("scale"), given.get("softcap")), []).append(number)
     found: dict[int, tuple[TopK, Tensor]] = {}
     for numbers in alike.values():
-        some = [calls[number] for number in numbers]
-        sizes = some[0].sizes
-        if len(some) * sizes.rows * sizes.T * sizes.S > FEW or k > sizes.S:
+        first = layers[numbers[0]]
+        some = [p for number in numbers if (p := products[number]) is not None]
+        if not some or k > first.k.shape[-2]:
             for number in numbers:
                 top, got = layers[number].weights.ask(topk(k), received())
                 found[number] = (top, got)
             continue
-        w = _weights(some)
+        w = _weights(first, torch.stack(some))
         weights, keys = w.topk(k)
-        if some[0].mask is not None:
+        if first.mask is not None:
             keys = keys.where(weights > 0, -1)
-        for number, *parts in zip(numbers, weights, keys, w.sum(-2), strict=True):
+        sums = w[..., 0, :] if w.shape[-2] == 1 else w.sum(-2)
+        for number, *parts in zip(numbers, weights, keys, sums, strict=True):
             found[number] = (TopK(*parts[:2]), parts[2])
     return [found[number] for number in range(len(layers))]
 
 
-def _weights(calls: list[Call]) -> Tensor:
-    """(calls, B, H, T, S) in float32, by the definition; all have the rule of the first."""
-    call = calls[0]
-    G, frame = call.sizes.G, call.frame
-    products = torch.stack(
-        [  # a group's queries side by side, so that its keys are read once
-            c.q.float().reshape(-1, G, c.sizes.group * c.sizes.T, c.sizes.D) @ c.k.float().mT
-            for c in calls
-        ]
-    ).view(len(calls), *call.q.shape[:-1], call.sizes.S)
-    bias = None if call.bias is None else call.bias.over(frame, torch.float32)
-    seen = call.seen(frame)
+def _weights(layer: Layer, products: Tensor) -> Tensor:
+    """(layers, B, H, T, S) by the definition; all layers have the rule of this one."""
+    import torch
+
+    call = layer.weights._call
+    bias = None if call.bias is None else call.bias.over(call.frame, torch.float32)
+    seen = call.seen(call.frame)
     s = formula.scores(products, seen, scale=call.scale, softcap=call.softcap, bias=bias)
     if call.sink is None and seen is None:
         soft: Tensor = s.softmax(-1)
