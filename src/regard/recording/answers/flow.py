@@ -139,7 +139,7 @@ class _Network:
         self.layers, self.target, self.source = layers, target, source
         self.residual, self.sample = residual, sample
         self.T = int(layers[0].q.shape[-2])
-        self.wholes = [(1 - residual) * row_sums(layer, sample) + residual for layer in layers]
+        self.wholes = [row_sums(layer, residual, sample) for layer in layers]
 
     def likely(self, n: int) -> _Pipes:
         """Straight down everywhere, out of the target's place, and into the source's."""

@@ -51,7 +51,7 @@ def rollout(
     flow[np.arange(len(targets)), [within(t, T) for t in targets]] = 1.0
     for done, layer in enumerate(reversed(layers)):
         told(done, len(layers))
-        whole = (1 - residual) * row_sums(layer, sample) + residual
+        whole = row_sums(layer, residual, sample)
         share = np.divide(flow, whole, out=np.zeros_like(flow), where=whole > 0)
         carried = one_of(layer.weights.received(by=share), sample).mean(axis=0)
         flow = (1 - residual) * carried + residual * share
@@ -76,12 +76,13 @@ def check_square(layers: Sequence[Layer], residual: float) -> int:
     return T
 
 
-def row_sums(layer: Layer, sample: int) -> NDArray[np.float64]:
-    """(T,) what the weights of each query sum to, mean over heads: 1, but for sinks and padding."""
+def row_sums(layer: Layer, residual: float, sample: int) -> NDArray[np.float64]:
+    """(T,) what each row of (1 − r) · mean W + r · I sums to: 1, but for sinks and padding."""
     W = layer.weights
     if "sink" not in layer.options and W.visible.all():
         return np.ones(W.shape[-2])
-    return np.asarray(one_of(W.mass(slice(None)), sample).mean(axis=0))
+    there = one_of(W.mass(slice(None)), sample).mean(axis=0)
+    return np.asarray((1 - residual) * there + residual)
 
 
 def within(target: int, T: int) -> int:
