@@ -42,6 +42,8 @@ class Subject:
         seen = Recording()
         seen.runs.append(
             Run(
+                ids=run.ids,
+                texts=run.texts,
                 layers=[one for one in run.layers if _sides(one) == (T, T)],
                 statistics=[one for one in run.statistics if _sides(one) == (T, T)],
             )
