@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from regard._errors import ValueRangeError
 
 if TYPE_CHECKING:
+    from regard.recording.answers.attribution import Attribution
     from regard.recording.answers.compare import Comparison
     from regard.recording.answers.flow import Flow
     from regard.recording.answers.heads import Head, Heads
+    from regard.recording.answers.importance import Importance
     from regard.recording.answers.without import Without
     from regard.recording.recording import Recording
 
@@ -128,3 +130,36 @@ class Answers:
             )
         both = [*heads, *([] if layer is None or head is None else [(layer, head)])]
         return without(self._own, both, logits=logits)
+
+    def importance(self, targets: Sequence[int] = (), **options: Any) -> tuple[Importance, ...]:
+        """Weights times the length of what they carry, a layer at a time; runs the model again.
+
+        :func:`regard.recording.answers.importance.importance` gives the formula and the options.
+
+        Source: Kobayashi et al. 2020, section 3.
+        """
+        from regard.recording.answers.importance import importance
+
+        return importance(self._own, targets, **options)
+
+    def attribution(
+        self, of: Any = None, targets: Sequence[int] = (), **options: Any
+    ) -> Attribution:
+        """The gradient of one number of the output by each weight, times the weight.
+
+        :func:`regard.recording.answers.attribution.attribution` gives the formula and the options.
+
+        >>> import regard, torch
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        ...                      num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
+        >>> model = LlamaForCausalLM(config).eval()
+        >>> with torch.no_grad(), regard.watch(model) as seen:
+        ...     _ = model(input_ids=torch.arange(12)[None])
+        >>> found = seen.attribution((11, 42), targets=[11])
+        >>> found.layers[1].targets.shape, found.layers[1].received.shape
+        ((4, 1, 12), (4, 12))
+        """
+        from regard.recording.answers.attribution import attribution
+
+        return attribution(self._own, of, targets, **options)

@@ -152,12 +152,12 @@ class Replayer(Writer):
         layer = replace(
             known, q=found.q, k=found.k, mask=found.mask, start=found.start, options=found.options
         )
-        called = Called(number, layer, v.detach(), o.detach(), _inner_projection(module, H))
+        called = Called(number, layer, v.detach(), o, _inner_projection(module, H))
         new = self.visitor.output(called)
+        called.o = (o if new is None else new).detach()
         self._pending = called
         if new is None:
             return given
-        called.o = new.detach()
         new = new.transpose(1, 2).contiguous() if turned else new.reshape(out.shape)
         return (new, *given[1:]) if isinstance(given, tuple) else new
 
