@@ -291,11 +291,38 @@ def test_at_1024_tokens_the_answers_in_float32_are_those_of_the_formula(
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("options", [{}, {"softcap": 3.0, "sink": 0.5}, {"bias": regard.alibi(4)}])
+def test_the_engine_in_cpp_carries_what_queries_count(dtype: str, options: Any) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    pytest.importorskip("regard.core.engines._native", reason="needs the native engine")
+    kind = getattr(torch, dtype)
+    q, k = torch.randn(2, 4, 70, 8, dtype=kind), torch.randn(2, 2, 70, 8, dtype=kind)
+    mask = regard.causal() & regard.lengths([70, 40])
+    by = np.random.default_rng(0).random((300, 70))  # more ways than a head may be wide
+    W = regard.weights(q, k, mask, **options, engine="native")
+    got, spread = W.ask(regard.received(by), regard.entropy())
+    want = by @ regard.weights(q.double(), k.double(), mask, **options).dense().numpy()
+    close = {"rtol": 0, "atol": 1e-5 if dtype == "float32" else 1e-12}
+    np.testing.assert_allclose(got, want, **close)
+    np.testing.assert_allclose(W.received(by=by[7]), want[..., 7, :], **close)
+    np.testing.assert_allclose(spread, W.entropy(), **close)
+    none = regard.weights(q[..., :0, :], k, engine="native").received(by=np.zeros((2, 0)))
+    assert none.shape == (2, 4, 2, 70)
+    assert not none.any()
+
+
 def test_the_engine_in_cpp_says_which_questions_it_does_not_know() -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
     native = pytest.importorskip("regard.core.engines._native", reason="needs the native engine")
     assert native.levels()
     W = regard.weights(np.eye(3), np.eye(3), engine="native")
-    with pytest.raises(regard.EngineError, match=r"no received\(by\) and no mass\(mask\)"):
+    with pytest.raises(regard.EngineError, match=r"it knows no mass\(mask\)"):
+        W.mass(regard.causal())
+    with pytest.raises(regard.EngineError, match=r"received\(by\) of torch tensors"):
         W.received(by=[1, 1, 1])
+    broken = regard.weights(*torch.full((2, 3, 3), torch.nan), engine="native")
+    with pytest.raises(regard.EngineError, match="finite queries and keys only"):
+        broken.received(by=[1, 1, 1])
     free = regard.weights(np.eye(3), np.eye(3))
     np.testing.assert_allclose(free.received(by=[1, 1, 1]), W.received(), atol=1e-12)

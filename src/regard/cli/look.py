@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from regard._errors import UserError
 from regard._words import Language, say
+from regard.cli.asking import check_question, head_of, question_of, role_of, targets_of
 from regard.recording.shelf import need, reason, user_path
 
 if TYPE_CHECKING:
@@ -46,6 +47,14 @@ class Wish:
     statistics: bool
     more: int
     """How many tokens the model shall write after the text."""
+    find: str | None = None
+    """A role."""
+    targets: tuple[str, ...] = ()
+    """The words that are traced back."""
+    other: str | None = None
+    """A text to compare with."""
+    off: tuple[tuple[int, int], ...] = ()
+    """Heads to run the model without."""
 
 
 def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
@@ -70,6 +79,11 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
         head: Annotated[list[str] | None, option("look.help-head", "N")] = None,
         query: Annotated[list[str] | None, option("look.help-query", "WORD")] = None,
         generate: Annotated[str | None, option("look.help-generate", "N")] = None,
+        find: Annotated[str | None, option("look.help-find", "ROLE")] = None,
+        target: Annotated[list[str] | None, option("look.help-target", "WORD")] = None,
+        rollout: Annotated[bool, option("look.help-rollout", None, "--rollout")] = False,
+        compare: Annotated[str | None, option("look.help-compare", "TEXT")] = None,
+        without: Annotated[list[str] | None, option("look.help-without", "L.H")] = None,
         save: Annotated[str | None, option("look.help-save", "PATH")] = None,
         statistics: Annotated[bool, option("look.help-statistics", None, "--statistics")] = False,
         beyond: Annotated[bool, option("look.help-beyond", None, "--beyond-context")] = False,
@@ -89,7 +103,12 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
             beyond=beyond,
             statistics=statistics,
             more=0 if generate is None else _more(generate, source),
+            find=None if find is None else role_of(find),
+            targets=targets_of(target or [], rollout),
+            other=compare,
+            off=tuple(head_of(one) for one in without or []),
         )
+        check_question(wish)
         if source == "load" and (save or statistics or model):
             raise UserError("look.load-alone", file=given)
         _show(wish, lang)
@@ -98,6 +117,7 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
 def _show(wish: Wish, lang: Language) -> None:
     from rich.console import Console
 
+    from regard.cli.answers import document
     from regard.cli.stages import Stages
     from regard.pictures import render, save
     from regard.pictures.document import json_bytes
@@ -108,13 +128,22 @@ def _show(wish: Wish, lang: Language) -> None:
     with Stages(lang, model=wish.model) as stages:
         subject = _subject(wish, stages)
         notes = [say(key, lang, **values) for key, values in subject.notes]
-        recording, overview = _looked(wish, subject, stages)
+        recording = _recorded(wish, subject, stages)
+        question = question_of(wish, subject, stages, _positions, _counted)
+        found: dict[str, Any] = {}
+        if question is not None:
+            stages.begin(question.stage)
+            found = question.ask(subject, subject.square(recording), stages.step)
+        overview = None
+        if question is None or wish.paths:
+            overview = _overview(wish, subject, recording, stages)
         notes += [say("look.diagnosis", lang, what=one.say(lang)) for one in recording.diagnose()]
         if wish.keep is not None:
             stages.begin("look.writing", path=wish.keep)
             recording.save(wish.keep)
             notes.append(say("look.wrote", lang, path=wish.keep))
         for path in wish.paths:
+            assert overview is not None
             stages.begin("look.writing", path=path)
             save(overview, path, lang, progress=stages.step)
             notes.append(say("look.wrote", lang, path=path))
@@ -122,8 +151,11 @@ def _show(wish: Wish, lang: Language) -> None:
         typer.echo(note, err=True)
     if wish.as_json:
         # Bytes, for JSON is UTF-8 whatever the terminal speaks.
-        sys.stdout.buffer.write(json_bytes(overview))
-    else:
+        data = json_bytes(overview) if question is None and overview else document(found)
+        sys.stdout.buffer.write(data)
+    elif question is not None:
+        question.show(found, Console(), lang)
+    elif overview is not None:
         render(overview, Console(), lang)
 
 
@@ -136,36 +168,49 @@ def _subject(wish: Wish, stages: "Stages") -> "Subject":
         return subjects.sound(wish.model, user_path(wish.given), stages.begin)
     if wish.source == "load":
         return subjects.saved(user_path(wish.given), stages.begin)
-    return subjects.text(wish.model, wish.given, stages.begin, wish.more, wish.beyond)
+    logits = bool(wish.off)
+    return subjects.text(wish.model, wish.given, stages.begin, wish.more, wish.beyond, logits)
 
 
-def _looked(wish: Wish, subject: "Subject", stages: "Stages") -> "tuple[Recording, Overview]":
+def _recorded(wish: Wish, subject: "Subject", stages: "Stages") -> "Recording":
     from regard.recording.keeping import Keep, QueriesAndKeys, Statistics
-    from regard.recording.overview import overview_of
     from regard.recording.summary import STRONGEST
 
-    name, reading = subject.model, subject.reading
-    layers = [_counted("look.no-layer", n, subject.layers, name) for n in wish.layers]
-    heads = [_counted("look.no-head", n, subject.heads, name) for n in wish.heads]
-    queries = [p for query in wish.queries for p in _positions(query, reading, name)]
     kept: Keep = QueriesAndKeys()
     if wish.statistics:
         # Of a long text they would take more room than the model.
-        strongest = STRONGEST if len(reading.tokens) <= LONG else 1
-        kept = Statistics(strongest=strongest, separators=reading.separators)
-    recording = subject.record(kept, stages.begin, stages.step)
+        strongest = STRONGEST if len(subject.reading.tokens) <= LONG else 1
+        kept = Statistics(strongest=strongest, separators=subject.reading.separators)
+    _narrowed(wish, subject)  # refused before the long work
+    return subject.record(kept, stages.begin, stages.step)
+
+
+def _narrowed(wish: Wish, subject: "Subject") -> tuple[list[int], list[int], list[int]]:
+    """The layers, heads and queries that are wanted, each ascending; all where there are none."""
+    name = subject.model
+    layers = {_counted("look.no-layer", n, subject.layers, name) for n in wish.layers}
+    heads = {_counted("look.no-head", n, subject.heads, name) for n in wish.heads}
+    queries = {p for query in wish.queries for p in _positions(query, subject.reading, name)}
+    return sorted(layers), sorted(heads), sorted(queries)
+
+
+def _overview(
+    wish: Wish, subject: "Subject", recording: "Recording", stages: "Stages"
+) -> "Overview":
+    from regard.recording.overview import overview_of
+
+    layers, heads, queries = _narrowed(wish, subject)
     stages.begin("look.weighing")
-    overview = overview_of(
+    return overview_of(
         subject.square(recording),
-        model=name,
-        tokens=reading.tokens,
-        layers=sorted(set(layers)) or None,
-        heads=sorted(set(heads)) or None,
-        queries=sorted(set(queries)) or None,
-        separators=reading.separators,
+        model=subject.model,
+        tokens=subject.reading.tokens,
+        layers=layers or None,
+        heads=heads or None,
+        queries=queries or None,
+        separators=subject.reading.separators,
         progress=stages.step,
     )
-    return recording, overview
 
 
 def _source(pieces: Sequence[str], **files: str | None) -> tuple[str, str]:

@@ -58,10 +58,10 @@ def choose(call: Call, engine: str, want: Want) -> Plan:
     raise AssertionError("tiles takes every call")
 
 
-def answering(chosen: str, asked: str, reducers: Sequence[Reducer]) -> str:
+def answering(call: Call, chosen: str, asked: str, reducers: Sequence[Reducer]) -> str:
     """The engine ``chosen`` for a call's weights, or tiles where it cannot answer ``reducers``."""
     lacks = getattr(ENGINES[chosen], "lacks", None)
-    reason = lacks(reducers) if lacks else None
+    reason = lacks(call, reducers) if lacks else None
     if reason is None:
         return chosen
     if asked != "auto":

@@ -82,7 +82,7 @@ class Weights:
                     f"{type(question).__name__} came"
                 )
         reducers = [q.reducer(self._call.frame) for q in asked]
-        engine = answering(self._engine, self._asked_engine, reducers)
+        engine = answering(self._call, self._engine, self._asked_engine, reducers)
         answers = run(self._call, engine, reducers) if reducers else []
         return tuple(self._finish(a) for a in answers)
 

@@ -16,7 +16,8 @@ class Mark:
     """How one role looks, and the catalogue keys of its words."""
 
     colour: str
-    """Paul Tol's "bright" scheme: told apart by colour-blind readers and in grey print."""
+    """Of Paul Tol's schemes "bright", "vibrant" and "muted", which colour-blind readers can tell
+    apart."""
     letter: str
     name: str
     about: str
@@ -28,6 +29,12 @@ MARKS: dict[str, Mark] = {
     "first": Mark("#CCBB44", "role.first-letter", "role.first", "role.first-about"),
     "same": Mark("#AA3377", "role.same-letter", "role.same", "role.same-about"),
     "separator": Mark("#228833", "role.separator-letter", "role.separator", "role.separator-about"),
+    "duplicate": Mark("#EE7733", "role.duplicate-letter", "role.duplicate", "role.duplicate-about"),
+    "induction": Mark("#332288", "role.induction-letter", "role.induction", "role.induction-about"),
+    "positional": Mark(
+        "#44AA99", "role.positional-letter", "role.positional", "role.positional-about"
+    ),
+    "dead": Mark("#555555", "role.dead-letter", "role.dead", "role.dead-about"),
     "broad": Mark("#EE6677", "role.broad-letter", "role.broad", "role.broad-about"),
     "none": Mark("#999999", "role.none-letter", "role.none", "role.none-about"),
 }

@@ -13,7 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-ROLES = ("previous", "next", "first", "same", "separator", "broad", "none")
+ROLES = (
+    "previous",
+    "next",
+    "first",
+    "same",
+    "separator",
+    "duplicate",
+    "induction",
+    "positional",
+    "dead",
+    "broad",
+    "none",
+)
 """The stable ids of a head's role, in the order in which ties are decided."""
 
 
@@ -26,8 +38,7 @@ class HeadView:
     role: str
     """One of ``ROLES``."""
     scores: dict[str, float]
-    """Every role's score in 0..1 but ``none``'s: mean weight, or for ``broad`` the mean of
-    entropy ÷ its maximum."""
+    """Every role's score in 0..1 but ``none``'s, as far as it is known (recording/roles.py)."""
     entropy: float
     """Mean over the queries, in nats."""
     received: NDArray[np.float32]

@@ -144,6 +144,7 @@ class Statistics(Keep):
                     strongest=self.strongest,
                     pixels=self.pixels,
                     separators=self.separators,
+                    ids=run.texts.get(layer.queries),
                 )
             )
 

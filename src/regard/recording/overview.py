@@ -50,7 +50,8 @@ def overview_of(
         layer = held[number]
         _check_square(layer, T)
         if not isinstance(layer, LayerStatistics):
-            layer = summarise(layer, separators=tuple(separators))
+            ids = recording.run.texts.get(layer.queries)
+            layer = summarise(layer, separators=tuple(separators), ids=ids)
         summaries.append(_heads(layer, heads))
     # Between which tokens exact weights are wanted is known when all heads are summed up, and then
     # statistics have no queries and keys to take them from.

@@ -19,13 +19,12 @@ from regard._errors import ValueRangeError
 from regard._shapes import Array
 from regard.core.attention import weights
 from regard.core.weights import Weights
+from regard.recording.asking import Answers
 from regard.recording.expected import Expected
 from regard.rules import Mask
 from regard.rules.rule import Rule, flatten
 
 if TYPE_CHECKING:
-    from regard.recording.answers.compare import Comparison
-    from regard.recording.answers.flow import Flow
     from regard.recording.diagnoses import Diagnosis
     from regard.recording.follower import Follower
     from regard.recording.places import Places
@@ -140,6 +139,18 @@ class Layers(MutableSequence[Layer]):
         self._layers.insert(number, layer)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Again:
+    """How the forward pass of a run can be had once more; it holds the inputs, not the model."""
+
+    model: Callable[[], Any]
+    """The watched model, or None where it is gone."""
+    module: Callable[[], Any]
+    """The same of what was called: the model, or a part of it."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
 @dataclass
 class Run:
     """One forward pass of the model, or all passes of one generation, joined."""
@@ -157,9 +168,11 @@ class Run:
     """All token numbers (B, T) by the argument that they came in, ``decoder_input_ids`` too."""
     calls: int = 1
     """How many forward passes it is made of."""
+    again: Again | None = None
+    """How it can be run again, where it was recorded in this process."""
 
 
-class Recording:
+class Recording(Answers):
     """The runs of a watched model; with one run, ``seen[13].weights`` is its layer 13's."""
 
     def __init__(self, tokenizer: Any = None) -> None:
@@ -257,49 +270,6 @@ class Recording:
         from regard.recording.diagnoses import diagnose
 
         return diagnose(self)
-
-    def rollout(self, targets: Sequence[int], **options: Any) -> NDArray[np.float64]:
-        """How much of each of N target tokens comes from each token, (N, T); each row sums to 1.
-
-        Attention with its residual connections, multiplied through all layers, in memory that
-        grows with T; :func:`regard.recording.answers.rollout.rollout` tells of the options.
-
-        Source: Abnar and Zuidema 2020, section 3.
-
-        >>> import regard, torch
-        >>> from transformers import LlamaConfig, LlamaModel
-        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        ...                      num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
-        >>> model = LlamaModel(config).eval()
-        >>> with torch.no_grad(), regard.watch(model) as seen:
-        ...     _ = model(input_ids=torch.arange(12)[None])
-        >>> seen.rollout([0, 11]).sum(axis=1).round(6).tolist()
-        [1.0, 1.0]
-        """
-        from regard.recording.answers.rollout import rollout
-
-        return rollout(self.layers, targets, **options)
-
-    def flow(self, target: int, source: int, **options: Any) -> Flow:
-        """How much of token ``source`` can reach token ``target`` at most, and a proof of it.
-
-        The largest flow through all layers, whose pipes are as wide as what :meth:`rollout`
-        multiplies; :func:`regard.recording.answers.flow.flow` tells of the options.
-
-        Source: Abnar and Zuidema 2020, section 4.
-        """
-        from regard.recording.answers.flow import flow
-
-        return flow(self.layers, target, source, **options)
-
-    def compare(self, other: Recording, **options: Any) -> Comparison:
-        """How far each head's weights are from those of ``other``: two prompts, two checkpoints.
-
-        :func:`regard.recording.answers.compare.compare` gives the formula and the options.
-        """
-        from regard.recording.answers.compare import compare
-
-        return compare(self, other, **options)
 
     def save(self, path: str | Path) -> None:
         """Write the recording as a file that :func:`regard.load` opens: whole, or not at all.

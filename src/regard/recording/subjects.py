@@ -34,6 +34,10 @@ class Subject:
     record: Callable[[Keep, Stage, Step], Recording]
     """Runs the model; what of it is kept is the first argument."""
     notes: tuple[Note, ...] = ()
+    another: Callable[[str], Subject] | None = None
+    """Another text for the same model."""
+    word: Callable[[int], str] = str
+    """How a token reads, from its number."""
 
     def square(self, recording: Recording) -> Recording:
         """The layers that look from its positions at its positions, such as no cross attention."""
@@ -42,6 +46,10 @@ class Subject:
         seen = Recording()
         seen.runs.append(
             Run(
+                ids=run.ids,
+                texts=run.texts,
+                again=run.again,
+                calls=run.calls,
                 layers=[one for one in run.layers if _sides(one) == (T, T)],
                 statistics=[one for one in run.statistics if _sides(one) == (T, T)],
             )
@@ -51,13 +59,33 @@ class Subject:
         return seen
 
 
-def text(name: str, words: str, stage: Stage, more: int = 0, beyond: bool = False) -> Subject:
+def text(
+    name: str,
+    words: str,
+    stage: Stage,
+    more: int = 0,
+    beyond: bool = False,
+    logits: bool = False,
+) -> Subject:
     """A text, and ``more`` tokens that the model writes after it.
 
-    Raises ``UserError`` for a text that is longer than the model was made for, unless ``beyond``
-    and it can compute such positions.
+    With ``logits`` it runs with its language-model head, where it has one.  Raises ``UserError``
+    for a text that is longer than the model was made for, unless ``beyond`` and it can compute such
+    positions.
     """
-    loaded = load(name, stage, writes=more > 0)
+    try:
+        loaded = load(name, stage, writes=more > 0 or logits)
+    except UserError as error:
+        if more or error.key != "look.cannot-write-on":
+            raise
+        loaded = load(name, stage)
+    return _of_text(loaded, words, stage, more, beyond, logits)
+
+
+def _of_text(
+    loaded: Loaded, words: str, stage: Stage, more: int, beyond: bool, logits: bool
+) -> Subject:
+    name = loaded.name
     reading = read(loaded, words)
     notes = _length(loaded, len(reading.ids) + more, beyond)
     if reading.unknown:
@@ -72,15 +100,25 @@ def text(name: str, words: str, stage: Stage, more: int = 0, beyond: bool = Fals
         stage("look.generating")
         with _running(name):
             reading = go_on(loaded, reading, more)
+    model = loaded.writer if logits and loaded.writer is not None else loaded.model
 
     def record(keep: Keep, stage: Stage, step: Step) -> Recording:
         import torch
 
         stage("look.reading")
         ids = torch.tensor([reading.ids])
-        return _recorded(name, loaded.model, {"input_ids": ids}, reading, keep, step, loaded.layers)
+        return _recorded(name, model, {"input_ids": ids}, reading, keep, step, loaded.layers)
 
-    return Subject(name, reading, loaded.layers, loaded.heads, record, tuple(notes))
+    return Subject(
+        name,
+        reading,
+        loaded.layers,
+        loaded.heads,
+        record,
+        tuple(notes),
+        lambda other: _of_text(loaded, other, stage, 0, beyond, logits),
+        lambda token: str(loaded.tokenizer.decode([token])),
+    )
 
 
 def image(name: str, file: Path, stage: Stage) -> Subject:

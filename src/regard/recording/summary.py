@@ -9,13 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
+from regard.core.weights import Weights
 from regard.recording.recording import Layer
-from regard.recording.roles import role_of, scores_of
+from regard.recording.roles import patterns_of, role_of, scores_of
 
 PIXELS = 256
 """The largest side of a head's image."""
 STRONGEST = 8
 """How many keys of each query are told apart."""
+LOCAL = 8
+"""Keys no farther than this, before or after, are near a query."""
+SINK = 0.3
+"""The mean weight, of the queries that may see it, that makes a key a sink."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,6 +45,12 @@ class LayerStatistics:
     """(B, H, h, w) means over blocks of the same size; rows are queries."""
     scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     """(B, H) of every role, see ``roles``."""
+    distance: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    """(B, H) the mean of |i − j|, each pair of query and key counted by its weight."""
+    local: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    """(B, H) the share of all weight that lies no farther than ``LOCAL`` keys from its query."""
+    seers: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """(B, S) how many queries may attend to each key."""
 
     @property
     def heads(self) -> int:
@@ -56,6 +67,19 @@ class LayerStatistics:
         """What the head does, in one word: ``previous``, ``first``, … ``none``."""
         return role_of({role: float(of[sample, head]) for role, of in self.scores.items()})
 
+    def sinks(self, head: int, sample: int = 0) -> tuple[int, ...]:
+        """The keys that take more than ``SINK`` of the weight of the queries that may see them.
+
+        Only keys that half of the queries may see: of the others a few queries decide.
+
+        Source: Gu et al. 2025 ("When attention sink emerges in language models"), section 3.
+        """
+        if not self.seers.size:
+            return ()
+        seers = self.seers[sample]
+        mean = self.received[sample, head] / np.maximum(seers, 1)
+        return tuple(np.flatnonzero((mean > SINK) & (2 * seers >= self.shape[2])).tolist())
+
     def __repr__(self) -> str:
         return f"LayerStatistics({self.name!r}, {' × '.join(map(str, self.shape))})"
 
@@ -66,6 +90,7 @@ def summarise(
     strongest: int = STRONGEST,
     pixels: int = PIXELS,
     separators: tuple[int, ...] = (),
+    ids: NDArray[np.int64] | None = None,
 ) -> LayerStatistics:
     """Sum up ``layer``, all samples and heads, in one pass over its weights.
 
@@ -73,6 +98,7 @@ def summarise(
         strongest: how many keys of each query are told apart.
         pixels: the largest side of a head's image.
         separators: the keys that are punctuation or special tokens.
+        ids: (B, T) the token numbers, for the roles of repeated tokens.
     """
     W = layer.weights
     B, H, T, S = W.shape
@@ -89,6 +115,9 @@ def summarise(
         )
     )
     near = _near(diagonal[0], diagonal[1], (B, H))
+    away = np.abs(np.broadcast_to(diagonal[0], (B, diagonal[0].shape[-1])))[:, None]
+    weight = diagonal[1].astype(np.float64)
+    whole = np.maximum(weight.sum(-1), np.finfo(np.float64).tiny)
     visible = np.broadcast_to(W.visible.reshape(-1, T), (B, T))
     scored = [
         [
@@ -119,8 +148,37 @@ def summarise(
         scores={
             role: np.array([[one[role] for one in sample] for sample in scored])
             for role in scored[0][0]
-        },
+        }
+        | patterns_of(W, tokens_of(layer, ids)),
+        distance=(weight * away).sum(-1) / whole,
+        local=(weight * (away <= LOCAL)).sum(-1) / whole,
+        seers=_seers(W),
     )
+
+
+def tokens_of(layer: Layer, ids: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """(B, T) the numbers of the tokens that are the layer's queries and keys too, if any are."""
+    sizes = {layer.q.shape[-2], layer.k.shape[-2]}
+    if ids is None or layer.kind == "cross" or sizes != {ids.shape[-1]}:
+        return None
+    return ids if ids.shape[0] == layer.q.shape[0] else None
+
+
+def _seers(W: Weights) -> NDArray[np.int64]:
+    """(B, S) how many queries may attend to each key; all between the outermost if not known."""
+    B, _, T, S = W.shape
+    ranges = W._call.ranges
+    if ranges is None:
+        first, last = (side[..., None] for side in W._call.hull)
+    else:
+        first, last = ranges.start, ranges.stop
+    found = np.zeros((B, S + 1), np.int64)
+    for b in range(B):
+        start, stop = (np.broadcast_to(side, (B, T, side.shape[-1]))[b] for side in (first, last))
+        some = start < stop
+        np.add.at(found[b], start[some], 1)
+        np.add.at(found[b], stop[some], -1)
+    return found.cumsum(-1)[:, :S]
 
 
 def _near(

@@ -8,6 +8,7 @@ reaches an output, whatever stands there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -18,7 +19,7 @@ from regard.core.arrays import accumulator, address
 from regard.core.asked import ANSWERED, MOST, Answers
 from regard.core.call import Call
 from regard.core.learned import Learned, line_of, parts_of, wide
-from regard.core.reducers import Lse, Mixed, Reducer
+from regard.core.reducers import Carried, Lse, Mixed, Reducer
 from regard.rules.masks import Keep
 from regard.rules.scores import Dense, Score
 
@@ -70,11 +71,16 @@ def dislikes(call: Call) -> str | None:
     return None
 
 
-def lacks(reducers: Sequence[Reducer]) -> str | None:
+def lacks(call: Call, reducers: Sequence[Reducer]) -> str | None:
     """Why it cannot answer some of these questions; None if it can."""
-    if all(type(reducer) in ANSWERED for reducer in reducers):
+    kinds = {type(reducer) for reducer in reducers}
+    if not kinds <= {*ANSWERED, Carried}:
+        return "it knows no mass(mask)"
+    if Carried not in kinds:
         return None
-    return "it knows no received(by) and no mass(mask)"
+    if not call.is_torch or dtype_name(call.q) not in ("float32", "float64"):
+        return "it knows received(by) of torch tensors in float32 and float64 only"
+    return None if call.clean_keys else "it knows received(by) of finite queries and keys only"
 
 
 def set_threads(n: int | None) -> None:
@@ -188,6 +194,33 @@ def _fresh(like: Array, shape: tuple[int, ...], dtype: Any, zeros: bool) -> Arra
 
 def _ask(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     """The answers to questions, so many of them in one pass over the weights as go into it."""
+    carried = {n: _carried(call, one) for n, one in enumerate(reducers) if isinstance(one, Carried)}
+    rest = iter(_asked(call, [one for one in reducers if not isinstance(one, Carried)]))
+    return [
+        array
+        for n, reducer in enumerate(reducers)
+        for array in ([carried[n]] if n in carried else [next(rest) for _ in reducer.outputs()])
+    ]
+
+
+def _carried(call: Call, asked: Carried) -> Array:
+    """Σ_i by_ni w_ij: the gradient of values v_j, (S, N), where that of the output i is by_ni."""
+    k = call.k.repeat_interleave(call.sizes.group, -3)
+    by = call.frame.move(np.atleast_2d(asked.by).T).to(k.dtype)  # (T, N)
+    sizes = replace(call.sizes, G=call.sizes.H)
+    alone = replace(call, k=k, frame=replace(call.frame, sizes=sizes))
+    parts = []
+    for some in by.split(WIDEST, -1):
+        along = some.contiguous().expand(*call.q.shape[:-1], -1)
+        part = replace(alone, v=k.new_zeros(*k.shape[:-1], some.shape[-1]))
+        wanted = (False, False, True, *[False] * (len(part.floats) - 3))
+        found = vjp(part, remember(part), [along], wanted)
+        parts += found or [part.v]  # nothing is carried where there is nothing
+    whole: Array = call.xp.concat(parts, axis=-1).mT
+    return whole if asked.by.ndim == 2 else whole[..., 0, :]
+
+
+def _asked(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     found: list[Array] = []
     for n in range(0, len(reducers), MOST):
         answers = Answers(call, reducers[n : n + MOST])

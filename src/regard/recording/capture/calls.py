@@ -150,14 +150,19 @@ def _signature() -> inspect.Signature:
     return inspect.signature(inspect.unwrap(F.multi_head_attention_forward))
 
 
+def by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments of ``F.multi_head_attention_forward``, those that were not given too."""
+    bound = _signature().bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
 def multi_head(masks: Masks, module: Any, *args: Any, **kwargs: Any) -> Found:
     """``F.multi_head_attention_forward``, which projects, splits and masks by itself."""
     import torch
 
     linear: Any = torch.nn.functional.linear
-    bound = _signature().bind(*args, **kwargs)
-    bound.apply_defaults()
-    given = bound.arguments
+    given = by_name(args, kwargs)
     query, key = given["query"].detach(), given["key"].detach()
     same = given["query"] is given["key"]
     pad = given["key_padding_mask"]

@@ -7,6 +7,7 @@ its own way, and here it is read likewise.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 from regard.recording.capture.calls import Found, Masks, Unreadable, flexible, seen_mask
@@ -49,9 +50,7 @@ def _told(name: str, function: Any) -> Any:
         if HERE.busy:
             return function(module, *args, **kwargs)
 
-        def read(masks: Masks, module: Any, *args: Any, **kwargs: Any) -> Found:
-            return _read(masks, module, name, *args, **kwargs)
-
+        read = partial(read_by_name, name)
         return TAPS.told(
             lambda *args, **kwargs: function(module, *args, **kwargs), read, module, args, kwargs
         )
@@ -59,10 +58,10 @@ def _told(name: str, function: Any) -> Any:
     return attention
 
 
-def _read(
+def read_by_name(
+    name: str,
     masks: Masks,
     module: Any,
-    name: str,
     query: Any,
     key: Any,
     value: Any,

@@ -15,8 +15,8 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from types import FrameType
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from regard.core import attention as core
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Read = Callable[..., Any]
 """``read(masks, module, *args, **kwargs)`` → what the call says, as ``writer.Found``."""
+EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
 class _Here(threading.local):
@@ -46,11 +47,14 @@ class Taps:
         self._changed: list[tuple[Any, str, Any, Any]] = []
         self._lock = threading.RLock()
 
-    def open(self, writer: Writer, places: Iterable[Any]) -> None:
-        """Tell ``writer`` too; ``places`` may hold tapped functions under names of their own."""
+    def open(self, writer: Writer, places: Iterable[Any], more: Mapping[Any, Any] = EMPTY) -> None:
+        """Tell ``writer`` too; ``places`` may hold tapped functions under names of their own.
+
+        ``more`` are functions that are tapped besides, and what stands in their places.
+        """
         import torch
 
-        known = {id(function): other for function, other in tapped().items()}
+        known = {id(function): other for function, other in (tapped() | dict(more)).items()}
         with self._lock:
             self.writers = [*self.writers, writer]
             if not self._changed:
@@ -97,7 +101,7 @@ class Taps:
         HERE.busy = True
         try:
             for writer, caller in heard:
-                writer.note(caller, read, args, kwargs)
+                function = writer.around(caller, read, function)
             return function(*args, **kwargs)
         finally:
             HERE.busy = False

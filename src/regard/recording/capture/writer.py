@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from weakref import ref
 
 from regard.recording.capture.calls import Found, Masks, Unreadable
 from regard.recording.capture.places import ATTENTION, Inputs, kind_of, numbers
@@ -15,7 +16,7 @@ from regard.recording.expected import causal_of, expected_of
 from regard.recording.follower import products
 from regard.recording.keeping import Keep
 from regard.recording.places import places_of
-from regard.recording.recording import Layer, Missed, Recording, Run
+from regard.recording.recording import Again, Layer, Missed, Recording, Run
 
 
 @dataclass
@@ -81,6 +82,7 @@ class Writer:
             texts=texts,
             places=places_of(module, given),
             expected=expected_of(self.model, given, self._causal),
+            again=Again(ref(self.model), ref(module), args, kwargs) if args or kwargs else None,
         )
         with self._lock:
             self.seen.runs.append(run)
@@ -119,6 +121,15 @@ class Writer:
         """A module ran that looks like attention, for the reason ``why``."""
         if self.here.call is not None:
             self.here.call.ran[self.names[module]] = why
+
+    def around(self, module: Any, read: Any, function: Any) -> Any:
+        """``function`` as it is called by ``module``, which is noted."""
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self.note(module, read, args, kwargs)
+            return function(*args, **kwargs)
+
+        return noted
 
     def note(self, module: Any, read: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record one call of the model's."""

@@ -1,0 +1,121 @@
+"""What weights carry: each times the length of the vector that it multiplies.
+
+A weight says how much of a value is taken, not how much there is.  A head that looks at one token
+with all its weight and finds a vector of length 0 there has taken nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.recording.answers.rollout import within
+from regard.recording.capture.replay import Called, Visitor, replay
+from regard.recording.recording import Recording
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Importance:
+    """The norm-weighted weights of one layer."""
+
+    layer: int
+    name: str
+    norms: NDArray[np.float64]
+    """(H, S) ‖f(x_j)‖"""
+    received: NDArray[np.float64]
+    """(H, S) of each key, the sum over all queries of weight times norm."""
+    targets: NDArray[np.float64]
+    """(H, N, S) weight times norm at the chosen queries."""
+    projected: bool
+    """Whether f ends in the model's output projection; where none was seen, f(x_j) is the value
+    v_j alone, whose length is only comparable within a head."""
+
+    def __repr__(self) -> str:
+        H, N, S = self.targets.shape
+        how = "" if self.projected else ", by the values alone"
+        return f"Importance({self.name!r}, {H} × {N} × {S}{how})"
+
+
+def importance(
+    seen: Recording,
+    targets: Sequence[int] = (),
+    *,
+    sample: int = 0,
+    progress: Progress | None = None,
+) -> tuple[Importance, ...]:
+    """Weights times the length of what they carry, for each layer, in linear memory.
+
+    ::
+
+        importance_ij = w_ij · ‖f(x_j)‖,    f(x_j) = v_j W_O,h
+
+    The model is run again, because a recording keeps no values.  v_j holds the value projection's
+    bias, as in the paper; the bias of the output projection is no head's.
+
+    Args:
+        seen: a recording of one forward pass whose model is still there.
+        targets: N positions of queries whose links are wanted, besides what each key receives.
+        sample: which of the batch.
+        progress: called with (layers done, layers in all).
+
+    Raises:
+        KindError: a run that cannot be had again.
+        ValueRangeError: a target that is not there.
+
+    Source: Kobayashi et al. 2020, section 3.
+    """
+    found = _Weighed(len(seen.layers), targets, sample, progress)
+    replay(seen.run, found)
+    return tuple(found.of)
+
+
+class _Weighed(Visitor):
+    def __init__(
+        self, total: int, targets: Sequence[int], sample: int, progress: Progress | None
+    ) -> None:
+        self.of: list[Importance] = []
+        self._targets, self._sample, self._total = targets, sample, total
+        self._told = progress or (lambda done, total: None)
+
+    def done(self, called: Called) -> None:
+        """Weigh it."""
+        W, n = called.layer.weights, self._sample
+        rows = np.array([within(t, W.shape[-2]) for t in self._targets], dtype=np.int64)
+        norms = _norms(called, n)
+        got = np.asarray(W.received()[n].cpu(), np.float64)
+        links = np.zeros((W.shape[-3], 0, W.shape[-1]))
+        if len(rows):
+            links = np.asarray(W[..., rows, :][n].cpu(), np.float64)
+        self.of.append(
+            Importance(
+                called.number,
+                called.layer.name,
+                norms,
+                got * norms,
+                links * norms[:, None],
+                called.projection is not None,
+            )
+        )
+        self._told(len(self.of), self._total)
+
+
+def _norms(called: Called, sample: int) -> NDArray[np.float64]:
+    """(H, S) the length of v_j W_O for each head."""
+    v = called.v[sample].double()  # (G, S, E)
+    H = called.layer.heads
+    group = H // v.shape[0]
+    into = called.projection
+    if into is None:
+        return np.asarray(v.norm(dim=-1).repeat_interleave(group, 0).cpu())
+    found = []
+    for h in range(H):
+        one = into[h].double()
+        # By the E × E products of the rows of W_O, so that nothing of width d is made.
+        mine = v[h // group]
+        found.append(((mine @ (one @ one.mT)) * mine).sum(-1).clamp(min=0.0).sqrt().cpu().numpy())
+    return np.stack(found)

@@ -1,0 +1,228 @@
+"""What becomes of a model's output where some heads are off: a weight is no cause, a change is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard._errors import KindError, ShapeError, ValueRangeError
+from regard.recording.capture.replay import Called, Visitor, replay
+from regard.recording.recording import Recording, Run
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+HELD = 1 << 22
+"""How many logits are compared at once."""
+
+
+class Likely(NamedTuple):
+    """A next token, and how likely the model finds it with the heads and without."""
+
+    token: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Without:
+    """The model's output with some heads off, beside its own."""
+
+    heads: tuple[tuple[int, int], ...]
+    """(layer, head) of each."""
+    change: NDArray[np.float64]
+    """(B, T) how far the output vector (logits, or hidden state) of each position moves, as a share
+    of its length: ‖after − before‖ / ‖before‖."""
+    divergence: NDArray[np.float64] | None
+    """(B, T) the Kullback-Leibler divergence of what is said to come next, in nats, from the
+    model's own to that without the heads; None where the output is no logits."""
+    loss: tuple[NDArray[np.float64], NDArray[np.float64]] | None
+    """(B, T − 1) before and after: −ln of how likely each next token of the text is; None where the
+    output is not the logits of a model that says what comes next."""
+    last: tuple[NDArray[np.float64], NDArray[np.float64]] | None
+    """(B, V) before and after: how likely each token is after the last position."""
+
+    def likeliest(self, n: int = 5, sample: int = 0) -> list[Likely]:
+        """What comes after the last position: the n likeliest before and after, largest first.
+
+        Raises:
+            KindError: an output that is no logits.
+        """
+        if self.last is None:
+            raise KindError(
+                "the model's output is no logits, so nothing is likely to come next; watch the "
+                "model with its language-model head, or say where they are: without(…, logits=…)"
+            )
+        before, after = (side[sample] for side in self.last)
+        some = {int(t) for side in (before, after) for t in np.argsort(-side, kind="stable")[:n]}
+        found = [Likely(t, float(before[t]), float(after[t])) for t in some]
+        return sorted(found, key=lambda one: (-max(one.before, one.after), one.token))
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{layer}.{head}" for layer, head in self.heads)
+        what = f"change {self.change.mean():.3f}"
+        if self.divergence is not None:
+            what += f", divergence {self.divergence.mean():.4f} nats"
+        if self.loss is not None:
+            rise = self.loss[1].mean() - self.loss[0].mean()
+            what += f", loss {rise:+.4f} nats a token"
+        return f"Without({names}: {what})"
+
+
+def without(
+    seen: Recording,
+    heads: Sequence[tuple[int, int]],
+    *,
+    logits: Callable[[Any], Any] | None = None,
+) -> Without:
+    """Run the model again with ``heads`` off, and compare its output with its own.
+
+    ::
+
+        o_h = 0 for each (layer, h) in heads; all else, what these heads' outputs change included,
+        is computed anew
+
+    Args:
+        seen: a recording of one forward pass whose model is still there.
+        heads: (layer, head) of each.
+        logits: takes the model's output to logits (B, T, V); ``output.logits`` unless given.
+
+    Raises:
+        KindError: a run that cannot be had again; an attention that is computed by hand, or an
+            output without vectors.
+        ValueRangeError: a layer or head that is not there.
+        ShapeError: logits that are not (B, T, V).
+
+    Source: removing heads one by one: Michel, Levy and Neubig 2019, section 2.
+    """
+    run = seen.run
+    off: dict[int, list[int]] = {}
+    for layer, head in heads:
+        at, h = place_of(run, layer, head)
+        off.setdefault(at, []).append(h)
+    own = _vectors(replay(run, Visitor()), logits)
+    silenced = Silenced(off)
+    other = _vectors(replay(run, silenced), logits)
+    if left := [run.layers[n].name for n in off if n not in silenced.met]:
+        raise KindError(
+            f"{left[0]} computes attention by hand, so what its heads give cannot be taken away; "
+            "let it call F.scaled_dot_product_attention or regard.attend"
+        )
+    named = tuple(sorted((n, h) for n, some in off.items() for h in set(some)))
+    return _compared(named, own, other, _next_of(run, own))
+
+
+def place_of(run: Run, layer: int, head: int) -> tuple[int, int]:
+    """``layer`` and ``head`` counted from 0."""
+    if not -len(run.layers) <= layer < len(run.layers):
+        raise ValueRangeError(
+            f"layer must lie in 0 … {len(run.layers) - 1}, but {layer} came"
+            if len(run.layers)
+            else "this recording holds no layers whose heads could be taken away"
+        )
+    heads = run.layers[layer].heads
+    if not -heads <= head < heads:
+        raise ValueRangeError(f"head must lie in 0 … {heads - 1}, but {head} came")
+    return layer % len(run.layers), head % heads
+
+
+class Silenced(Visitor):
+    """Takes heads away."""
+
+    def __init__(self, off: dict[int, list[int]]) -> None:
+        self.off = off
+        self.met: set[int] = set()
+
+    def output(self, called: Called) -> Tensor | None:
+        heads = self.off.get(called.number)
+        if heads is None:
+            return None
+        self.met.add(called.number)
+        silent = called.o.clone()
+        silent[:, heads] = 0.0
+        return silent
+
+
+class _Vectors(NamedTuple):
+    """What a model gives for each position."""
+
+    values: Tensor
+    """(B, T, V) logits, or (B, T, d)"""
+    are_logits: bool
+
+
+def _vectors(output: Any, logits: Callable[[Any], Any] | None) -> _Vectors:
+    found = getattr(output, "logits", None) if logits is None else logits(output)
+    said = found is not None
+    if found is None:
+        found = getattr(output, "last_hidden_state", output)
+    if isinstance(found, tuple | list) and found:
+        found = found[0]
+    if not hasattr(found, "detach"):
+        raise KindError(
+            "the model's output must be a tensor, or have logits or last_hidden_state, but it is a "
+            f"{type(found).__name__}; say which with without(…, logits=…)"
+        )
+    if logits is not None and found.ndim != 3:
+        raise ShapeError(f"logits must be (B, T, V), but their shape is {tuple(found.shape)}")
+    found = found.detach()
+    # One vector a sample, as a classifier gives it, is one position.
+    flat = found.reshape(found.shape[0], -1, found.shape[-1])
+    return _Vectors(flat, said and found.ndim == 3)
+
+
+def _next_of(run: Run, own: _Vectors) -> NDArray[np.int64] | None:
+    """(B, T − 1) the token that comes after each position, where that is what logits tell of."""
+    if not own.are_logits:
+        return None
+    B, T, V = own.values.shape
+    for layer in run.layers:
+        if layer.kind in ("decoder", "self") and layer.queries in run.texts:
+            ids = run.texts[layer.queries]
+            causal = (layer.kind == "decoder") or "causal" in repr(layer.mask)
+            if causal and ids.shape == (B, T) and ids.max(initial=0) < V:
+                return np.asarray(ids[:, 1:])
+    return None
+
+
+def _compared(
+    heads: tuple[tuple[int, int], ...],
+    own: _Vectors,
+    other: _Vectors,
+    following: NDArray[np.int64] | None,
+) -> Without:
+    B, T, V = own.values.shape
+    change, divergence = np.zeros((B, T)), np.zeros((B, T))
+    losses = np.zeros((2, B, max(T - 1, 0)))
+    step = max(1, HELD // max(1, B * V))
+    for first in range(0, T, step):
+        rows = slice(first, min(first + step, T))
+        before, after = (side.values[:, rows].cpu().double() for side in (own, other))
+        length = np.asarray(before.norm(dim=-1))
+        moved = np.asarray((after - before).norm(dim=-1))
+        change[:, rows] = np.divide(moved, length, out=np.zeros_like(moved), where=length > 0)
+        if not own.are_logits:
+            continue
+        p, q = before.log_softmax(-1), after.log_softmax(-1)
+        divergence[:, rows] = np.asarray((p.exp() * (p - q)).sum(-1)).clip(0.0)
+        if following is not None and T > 1:
+            at = slice(first, min(first + step, T - 1))
+            index = following[:, at, None]
+            for loss, side in zip(losses, (p, q), strict=True):
+                picked = np.take_along_axis(np.asarray(side)[:, : index.shape[1]], index, -1)
+                loss[:, at] = -picked[..., 0]
+    last = None
+    if own.are_logits:
+        chances = [side.values[:, -1].cpu().double().softmax(-1) for side in (own, other)]
+        last = (np.asarray(chances[0]), np.asarray(chances[1]))
+    return Without(
+        heads,
+        change,
+        divergence if own.are_logits else None,
+        (losses[0], losses[1]) if following is not None else None,
+        last,
+    )
