@@ -140,6 +140,7 @@ def _subject(wish: Wish, stages: "Stages") -> "Subject":
 
 
 def _looked(wish: Wish, subject: "Subject", stages: "Stages") -> "tuple[Recording, Overview]":
+    from regard.recording.chosen import choose
     from regard.recording.keeping import Keep, QueriesAndKeys, Statistics
     from regard.recording.overview import overview_of
     from regard.recording.summary import STRONGEST
@@ -152,7 +153,11 @@ def _looked(wish: Wish, subject: "Subject", stages: "Stages") -> "tuple[Recordin
     if wish.statistics:
         # Of a long text they would take more room than the model.
         strongest = STRONGEST if len(reading.tokens) <= LONG else 1
-        kept = Statistics(strongest=strongest, separators=reading.separators)
+        kept = Statistics(
+            strongest=strongest,
+            separators=reading.separators,
+            chosen=choose(reading.tokens, reading.separators, queries),
+        )
     recording = subject.record(kept, stages.begin, stages.step)
     stages.begin("look.weighing")
     overview = overview_of(

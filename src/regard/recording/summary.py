@@ -40,6 +40,10 @@ class LayerStatistics:
     """(B, H, h, w) means over blocks of the same size; rows are queries."""
     scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     """(B, H) of every role, see ``roles``."""
+    chosen: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    """(C,) the positions between which every weight was kept."""
+    links: NDArray[np.float32] | None = None
+    """(B, H, C, C) those weights, exact: row = query, column = key; None without such positions."""
 
     @property
     def heads(self) -> int:
@@ -50,7 +54,8 @@ class LayerStatistics:
     def nbytes(self) -> int:
         """What is kept, in bytes."""
         arrays: list[NDArray[Any]] = [self.entropy, self.received, self.top_keys, self.top_weights]
-        return sum(array.nbytes for array in (*arrays, self.image, *self.scores.values()))
+        arrays += [self.image, *self.scores.values(), self.chosen]
+        return sum(a.nbytes for a in arrays) + (0 if self.links is None else self.links.nbytes)
 
     def role(self, head: int, sample: int = 0) -> str:
         """What the head does, in one word: ``previous``, ``first``, … ``none``."""
@@ -66,6 +71,7 @@ def summarise(
     strongest: int = STRONGEST,
     pixels: int = PIXELS,
     separators: tuple[int, ...] = (),
+    chosen: tuple[int, ...] = (),
 ) -> LayerStatistics:
     """Sum up ``layer``, all samples and heads, in one pass over its weights.
 
@@ -73,9 +79,12 @@ def summarise(
         strongest: how many keys of each query are told apart.
         pixels: the largest side of a head's image.
         separators: the keys that are punctuation or special tokens.
+        chosen: the positions between which every weight is kept; those that the layer has not are
+            left out.
     """
     W = layer.weights
     B, H, T, S = W.shape
+    between = np.array([at for at in chosen if at < min(T, S)], np.int32)
     spread, got, diagonal, first, separator, picture, *top = (
         _arrays(answer)
         for answer in W.ask(
@@ -120,6 +129,8 @@ def summarise(
             role: np.array([[one[role] for one in sample] for sample in scored])
             for role in scored[0][0]
         },
+        chosen=between,
+        links=_arrays(W[..., between, between]).astype(np.float32) if len(between) else None,
     )
 
 
