@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from regard.recording.reading import Reading
     from regard.recording.recording import Recording
     from regard.recording.subjects import Subject
+    from regard.recording.tables import Table
 
 
 LONG = 8192
@@ -101,6 +103,7 @@ def _show(wish: Wish, lang: Language) -> None:
     from regard.cli.stages import Stages
     from regard.pictures import render, save
     from regard.pictures.document import json_bytes
+    from regard.recording import tables
 
     # Read when torch is loaded.  Threads that wait by spinning make the work several times slower
     # where other programs want the cores too, and gain little where none do.
@@ -116,7 +119,10 @@ def _show(wish: Wish, lang: Language) -> None:
             notes.append(say("look.wrote", lang, path=wish.keep))
         for path in wish.paths:
             stages.begin("look.writing", path=path)
-            save(overview, path, lang, progress=stages.step)
+            if path.suffix.lower() in tables.SUFFIXES:
+                _table(path, subject, recording, overview, stages).save(path)
+            else:
+                save(overview, path, lang, progress=stages.step)
             notes.append(say("look.wrote", lang, path=path))
     for note in notes:
         typer.echo(note, err=True)
@@ -171,6 +177,23 @@ def _looked(wish: Wish, subject: "Subject", stages: "Stages") -> "tuple[Recordin
         progress=stages.step,
     )
     return recording, overview
+
+
+def _table(
+    path: Path, subject: "Subject", recording: "Recording", overview: "Overview", stages: "Stages"
+) -> "Table":
+    """The table that ``path`` names, of what the overview shows."""
+    from regard.recording.tables import TABLES, named
+
+    return subject.square(recording).table(
+        named(path, TABLES),
+        layers=[heads[0].layer for heads in overview.layers],
+        heads=[view.head for view in overview.layers[0]],
+        queries=overview.queries,
+        separators=subject.reading.separators,
+        tokens=overview.tokens,
+        progress=stages.step,
+    )
 
 
 def _source(pieces: Sequence[str], **files: str | None) -> tuple[str, str]:
@@ -254,8 +277,14 @@ def _lines(text: str) -> str:
 def _destination(to: str) -> Path:
     """The path to save a picture at, refused now rather than after the long work."""
     from regard.pictures import DRAWN, SUFFIXES
+    from regard.recording import tables
 
     suffix = user_path(to).suffix.lower()
+    if suffix in tables.SUFFIXES:
+        tables.named(user_path(to), tables.TABLES)
+        if suffix == ".parquet" and find_spec("pyarrow") is None:
+            raise UserError("table.no-pyarrow")
+        return _place("--to", to)
     if suffix not in SUFFIXES and not os.path.isdir(user_path(to)):
         raise UserError("picture.unknown-format", name=user_path(to).name)
     if suffix in DRAWN:

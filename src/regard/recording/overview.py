@@ -52,7 +52,8 @@ def overview_of(
         summaries.append(_heads(layer, heads))
     # Queries and keys can still be asked about the tokens that turned out to matter; statistics
     # were told of some before anything was known.
-    chosen = summed[0].chosen if summed else _most_received(summaries, T, queries or ())
+    kept = summed[0].chosen if summed else _most_received(summaries, T, queries or ())
+    chosen = np.zeros(0, np.int32) if kept is None else kept
     views = tuple(
         tuple(
             HeadView(layer=number, exact=exact, **summary)

@@ -40,8 +40,10 @@ class LayerStatistics:
     """(B, H, h, w) means over blocks of the same size; rows are queries."""
     scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     """(B, H) of every role, see ``roles``."""
-    chosen: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    """(C,) the positions between which every weight was kept."""
+    distance: NDArray[np.float32] | None = None
+    """(B, H) how far, in tokens, a head looks on the mean: Σ w·|query − key| ÷ Σ w."""
+    chosen: NDArray[np.int32] | None = None
+    """(C,) the positions between which every weight was kept; None where there are none."""
     links: NDArray[np.float32] | None = None
     """(B, H, C, C) those weights, exact: row = query, column = key; None without such positions."""
 
@@ -54,8 +56,9 @@ class LayerStatistics:
     def nbytes(self) -> int:
         """What is kept, in bytes."""
         arrays: list[NDArray[Any]] = [self.entropy, self.received, self.top_keys, self.top_weights]
-        arrays += [self.image, *self.scores.values(), self.chosen]
-        return sum(a.nbytes for a in arrays) + (0 if self.links is None else self.links.nbytes)
+        arrays += [self.image, *self.scores.values()]
+        more = (self.distance, self.chosen, self.links)
+        return sum(array.nbytes for array in (*arrays, *more) if array is not None)
 
     def role(self, head: int, sample: int = 0) -> str:
         """What the head does, in one word: ``previous``, ``first``, … ``none``."""
@@ -129,7 +132,8 @@ def summarise(
             role: np.array([[one[role] for one in sample] for sample in scored])
             for role in scored[0][0]
         },
-        chosen=between,
+        distance=_mean_distance(diagonal[0], diagonal[1]).astype(np.float32),
+        chosen=between if len(between) else None,
         links=_arrays(W[..., between, between]).astype(np.float32) if len(between) else None,
     )
 
@@ -143,6 +147,14 @@ def _near(
         there = np.broadcast_to(distance == d, (lead[0], distance.shape[-1]))
         found[d] = (weight * there[:, None]).sum(-1)
     return found
+
+
+def _mean_distance(distance: NDArray[np.int64], weight: NDArray[Any]) -> NDArray[np.float64]:
+    """(B, H) the mean of distances by weight; 0 where there is no weight at all."""
+    weight = weight.astype(np.float64)
+    far = np.broadcast_to(np.abs(distance), (len(weight), distance.shape[-1]))[:, None]
+    total = weight.sum(-1)
+    return np.asarray((weight * far).sum(-1) / np.where(total > 0, total, 1))
 
 
 def _arrays(answer: Any) -> Any:

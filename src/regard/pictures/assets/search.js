@@ -10,7 +10,7 @@ function flow() {
   TOKENS.forEach((token, at) => {
     if (META.gaps[at] === 1) text += " ";
     starts.push(text.length);
-    text += token.toLowerCase();
+    text += token.toLowerCase().replaceAll("↵", ""); // a line end is a space between words
     if (META.gaps[at] === 2) text += " ";
   });
   return { text, starts };
