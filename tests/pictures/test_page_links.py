@@ -15,6 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 def search(page: Any, word: str, *keys: str) -> str:
+    page.keyboard.press("Escape")  # leaves the search, where "/" is a letter like others
     page.keyboard.press("/")
     page.keyboard.type(word)
     for key in keys:

@@ -34,7 +34,7 @@ def choose(
     found = dict.fromkeys([*asked, 0, *range(len(tokens) - last, len(tokens))])
     places: defaultdict[str, list[int]] = defaultdict(list)
     for at, token in enumerate(tokens):
-        if at not in separators and any(letter.isalpha() for letter in token):
+        if at not in separators and any(letter.isalnum() for letter in token):
             places[token.strip().casefold()].append(at)
     again = sorted((here for here in places.values() if len(here) > 1), key=len)
     alone = (here for here in places.values() if len(here) == 1)

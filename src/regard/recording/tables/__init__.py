@@ -3,7 +3,7 @@
 ``docs/tables.md`` describes the columns; ``VERSION`` counts the changes that break a reader.
 """
 
-from regard.recording.tables.rows import SUFFIXES, VERSION, Column, Table, named
 from regard.recording.tables.contents import TABLES, table
+from regard.recording.tables.rows import SUFFIXES, VERSION, Column, Table, named
 
 __all__ = ["SUFFIXES", "TABLES", "VERSION", "Column", "Table", "named", "table"]
