@@ -12,7 +12,7 @@ from regard._errors import ShapeError
 from regard.pictures.overview import HeadView, Overview
 from regard.recording.chosen import CHOSEN
 from regard.recording.recording import Layer, Recording
-from regard.recording.summary import PIXELS, LayerStatistics, summarise
+from regard.recording.summary import PIXELS, LayerStatistics, in_numpy, summarise
 
 
 def overview_of(
@@ -111,7 +111,7 @@ def _exact(
         none = np.zeros((0, 0), np.float32)
         return [none if layer.links is None else layer.links[0, head] for head in numbers]
     entries = layer.weights[0, :, chosen, chosen]
-    return [np.asarray(entries[head].cpu(), np.float32) for head in numbers]
+    return [in_numpy(entries[head]).astype(np.float32) for head in numbers]
 
 
 def _check_square(layer: Layer | LayerStatistics, T: int) -> None:

@@ -89,7 +89,7 @@ def summarise(
     B, H, T, S = W.shape
     between = np.array([at for at in chosen if at < min(T, S)], np.int32)
     spread, got, diagonal, first, separator, picture, *top = (
-        _arrays(answer)
+        in_numpy(answer)
         for answer in W.ask(
             entropy(),
             received(),
@@ -134,7 +134,7 @@ def summarise(
         },
         distance=_mean_distance(diagonal[0], diagonal[1]).astype(np.float32),
         chosen=between if len(between) else None,
-        links=_arrays(W[..., between, between]).astype(np.float32) if len(between) else None,
+        links=in_numpy(W[..., between, between]).astype(np.float32) if len(between) else None,
     )
 
 
@@ -157,8 +157,8 @@ def _mean_distance(distance: NDArray[np.int64], weight: NDArray[Any]) -> NDArray
     return np.asarray((weight * far).sum(-1) / np.where(total > 0, total, 1))
 
 
-def _arrays(answer: Any) -> Any:
+def in_numpy(answer: Any) -> Any:
     """The answer in NumPy's arrays."""
     if isinstance(answer, tuple):
-        return tuple(_arrays(one) for one in answer)
+        return tuple(in_numpy(one) for one in answer)
     return np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer)
