@@ -139,6 +139,13 @@ def test_tables_hold_what_is_shown(look: Looked, tmp_path: Path):
     assert [row["key"] for row in again] == [row["key"] for row in rows]
 
 
+def test_parquet_is_refused_before_the_work_without_pyarrow(look: Looked, monkeypatch):
+    monkeypatch.setattr("regard.cli.look.find_spec", lambda name: None)
+    looked = look("it", "--to", "links.parquet")
+    assert looked.code == 2
+    assert "pip install pyarrow" in looked.err
+
+
 def test_layers_heads_and_queries_narrow_it(look: Looked):
     def seen(*args: str) -> tuple[list[int], list[int], set[int]]:
         found = document(look("it the it", "--json", *args))
