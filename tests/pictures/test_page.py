@@ -97,15 +97,16 @@ def test_a_coarse_page_keeps_what_it_says(make_overview, monkeypatch, tmp_path, 
     )
     overview = replace(overview, layers=(heads,))
     grain = Grain(fine=False, floor=floor, image=100)
-    monkeypatch.setattr("regard.pictures.page.fitting", lambda it: Layout(it, grain))
+    monkeypatch.setattr("regard.pictures.packing.LADDER", (grain,))
     page = written(overview, tmp_path / "a.html")
     told = meta(page)
     assert (told["fine"], told["floor"], told["strongest"]) == (False, floor, kept)
     assert (told["bin"], told["block"], told["image"]) == (1, 6, [100, 100])
     reader = Reader(unpacked(page, "layer-0"))
     for view, head in zip(heads, told["layers"][0], strict=True):
-        received = (reader.take("u1", 600) / 255) ** 2 * head["received"]
-        assert np.abs(received - view.received).max() <= 0.004 * head["received"]
+        received = np.expm1(reader.take("u1", 600) / 255 * np.log1p(head["received"]))
+        step = np.log1p(head["received"]) / 255
+        assert (np.abs(received - view.received) <= step * (1 + view.received)).all()
         ahead = reader.take("<u2", kept, 600).T.astype(int)
         top = (reader.take("u1", kept, 600).T / 255) ** 2
         is_told = (view.top_weights >= floor) | (view.top_keys < 0)
@@ -126,15 +127,15 @@ def test_a_page_gives_up_as_little_as_it_must(make_overview):
 
     def size(grain: Grain) -> int:
         layout = Layout(overview, grain)
-        return sum(len(packed(layout.packed(view))) for view in overview.heads())
+        return sum(len(packed(b"".join(map(layout.packed, layer)))) for layer in overview.layers)
 
     sizes = [size(grain) for grain in LADDER]
     assert sizes == sorted(sizes, reverse=True)
-    for rung in range(len(LADDER)):
-        found = fitting(overview, int(sizes[rung] * 1.1))
-        assert size(Grain(found.fine, found.floor, LADDER[rung].image)) <= sizes[rung] * 1.1
-    assert fitting(overview, 0).floor == LADDER[-1].floor
-    assert fitting(overview).fine
+    for most in (*sizes, sizes[0] + 1, 0):
+        layout, blocks = fitting(overview, most)
+        rung = next((rung for rung, size in enumerate(sizes) if size <= most), len(LADDER) - 1)
+        assert sum(map(len, blocks)) == sizes[rung]
+        assert (layout.fine, layout.floor) == (LADDER[rung].fine, LADDER[rung].floor)
 
 
 def test_block_means_are_means_of_all_their_entries(make_overview):

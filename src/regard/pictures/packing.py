@@ -23,8 +23,8 @@ MOST = 9_300_000
 """The bytes that the heads' numbers may take in the file."""
 BINS = 2048
 """The most parts of the strip of received weight, where it is not kept token by token."""
-SAMPLE = 8
-"""How many heads are packed to tell how large all of them would be."""
+SAMPLE = 20
+"""How many heads are packed to guess how large all of them would be."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,10 @@ class Layout:
         if self.fine:
             # 12 bits of fraction are more than a heat strip can show; zeros pack well.
             return (received.view("<u4") + 0x400) & 0xFFFFF800
-        return rooted(np.maximum.reduceat(received, np.arange(0, len(received), self.bin)))
+        # A sink gets thousands of times what others get: the logarithm tells both apart.
+        most = np.log1p(received.max(initial=0.0)) or 1.0
+        parts = np.maximum.reduceat(received, np.arange(0, len(received), self.bin))
+        return np.round(np.log1p(np.maximum(parts, 0)) / most * 255).astype(np.uint8)
 
     def _levels(self, weights: NDArray[np.float32]) -> NDArray[Any]:
         weights = np.clip(np.nan_to_num(weights), 0, 1)
@@ -113,16 +116,24 @@ class Layout:
         return shrink(view.image, self.step, self.entries)
 
 
-def fitting(overview: Overview, most: int = MOST) -> Layout:
-    """The layout that keeps most of ``overview`` in ``most`` bytes; the least where none fits."""
+def fitting(overview: Overview, most: int = MOST) -> tuple[Layout, list[str]]:
+    """The layout that keeps most of ``overview`` in ``most`` bytes, and each layer's block in it.
+
+    Where none fits, it is the least.
+    """
     heads = list(overview.heads())
-    sample = heads[:: -(-len(heads) // SAMPLE)]
+    # No whole step between them, lest they be the same head of each layer.
+    sample = [heads[int(at)] for at in np.linspace(0, len(heads) - 1, min(len(heads), SAMPLE))]
     for grain in LADDER:
         layout = Layout(overview, grain)
-        size = sum(len(packed(layout.packed(view))) for view in sample)
-        if size * len(heads) <= most * len(sample):
+        if grain is not LADDER[-1]:
+            guess = sum(len(packed(layout.packed(view))) for view in sample)
+            if guess * len(heads) > 1.1 * most * len(sample):
+                continue  # a guess this far off has never been
+        blocks = [packed(b"".join(map(layout.packed, layer))) for layer in overview.layers]
+        if sum(map(len, blocks)) <= most:
             break
-    return layout
+    return layout, blocks
 
 
 def rooted(image: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -73,7 +73,7 @@ def save_page(
 def _parts(
     overview: Overview, lang: Language, progress: Callable[[int, int], None] | None
 ) -> Iterator[bytes]:
-    layout = fitting(overview)
+    layout, blocks = fitting(overview)
     style, script = _asset("page.css"), _script()
     blanks = {
         "lang": lang,
@@ -90,8 +90,7 @@ def _parts(
     yield _block("thumbnails", "application/octet-stream", packed(thumbnails))
     # The script runs here, so the grid is drawn while the browser still reads the layers.
     yield f"<script>{script}</script>\n".encode()
-    for number, heads in enumerate(overview.layers):
-        numbers = packed(b"".join(layout.packed(view) for view in heads))
+    for number, numbers in enumerate(blocks):
         yield _block(f"layer-{number}", "application/octet-stream", numbers)
         if progress:
             progress(number + 1, len(overview.layers))

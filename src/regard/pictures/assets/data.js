@@ -74,9 +74,10 @@ const UNTOLD = -2; // a key that the file does not name; -1 is none at all
 
 function readHead(reader, head) {
   const weights = (count) => Float32Array.from(reader.take(Level, count), (level) => WEIGHTS[level]);
+  const most = Math.log1p(head.received);
   const received = META.fine ? reader.take(Float32Array, COUNT)
     : Float32Array.from(reader.take(Uint8Array, Math.ceil(COUNT / META.bin)),
-      (level) => head.received * ROOT[level]);
+      (level) => Math.expm1((most * level) / 255));
   const count = STRONGEST * COUNT;
   const ahead = reader.take(META.bytes === 2 ? Uint16Array : Uint32Array, count);
   const top = weights(count);

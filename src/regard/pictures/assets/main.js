@@ -14,7 +14,7 @@ const state = {
   foundAt: -1, // which of them was gone to last
   linked: CHOSEN.length ? "chosen" : "near", // between which tokens lines are drawn, or "found"
   least: 0.1, // the least weight that gets a line
-  sinkless: false, // whether lines to the first token are left out
+  sinkless: COUNT > LINKED, // whether lines to the first token are left out
   window: { row: 0, column: 0, side: COUNT },
   most: 1,
 };
@@ -176,12 +176,16 @@ function start() {
   document.getElementById("parts").hidden = META.dense || !CHOSEN.length;
   document.getElementById("linked").hidden = COUNT <= LINKED;
   document.getElementById("linked-chosen").hidden = !CHOSEN.length;
+  // Room for the list's usual length, so that what stands below keeps its place.
+  const usual = META.dense ? COUNT : STRONGEST;
+  document.querySelector(".most").style.minHeight = `${46 + 22 * Math.min(8, Math.max(2, usual))}px`;
   buildGrid();
   state.head = recalled();
   speak(META.lang);
   press("way", state.way);
   press("part", state.part);
   press("linked", state.linked);
+  document.getElementById("sinkless").checked = state.sinkless;
   buildText();
   if (!("DecompressionStream" in window)) {
     trouble();

@@ -6,10 +6,12 @@ function paintReceived() {
   if (!state.data) return;
   const { context, width, height } = fitted(strip, 26);
   const { received } = state.data;
-  const most = received.reduce((a, b) => Math.max(a, b), 0) || 1;
+  // Of many parts the strongest hundredth are full: one sink would leave all others pale.
+  const sorted = received.slice().sort();
+  const most = sorted[sorted.length - 1 - Math.floor(sorted.length / 100)] || 1;
   const ramp = rampNow();
   const colour = (value) => {
-    const at = 3 * Math.round(255 * Math.sqrt(Math.max(0, value) / most));
+    const at = 3 * Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, value) / most)));
     return `rgb(${ramp[at]} ${ramp[at + 1]} ${ramp[at + 2]})`;
   };
   const bins = received.length;
@@ -21,7 +23,7 @@ function paintReceived() {
     context.fillStyle = colour(value);
     context.fillRect(from, 0, (step * width) / bins + 0.5, height);
     if (width / bins < 18) continue;
-    const at3 = 3 * Math.round(255 * Math.sqrt(value / most));
+    const at3 = 3 * Math.round(255 * Math.sqrt(Math.min(1, value / most)));
     context.fillStyle = ramp[at3 + 1] > 140 ? "#14202b" : "#f4f8fb";
     context.font = FONT;
     context.textBaseline = "middle";

@@ -100,8 +100,9 @@ function paintText(anew = false) {
   if (!data) return;
   const token = state.pointed ?? state.token;
   const known = line(data, token, way);
-  // The floor keeps a line of block means alone from shouting: it stays pale.
-  tint(levelsOf(known.values, known.values.reduce((a, b) => Math.max(a, b), 0.02)), anew === true);
+  // A block's mean is no token's: only what is exactly known gives colour.
+  const values = known.values.map((value, at) => (known.exact[at] ? value : 0));
+  tint(levelsOf(values, values.reduce((a, b) => Math.max(a, b), 0.02)), anew === true);
   for (const [at, here] of [[marked, false], [token, true]]) {
     spanOf(at).classList.toggle("here", here);
     spanOf(at).setAttribute("aria-selected", here);
