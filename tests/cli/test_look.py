@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from regard._errors import ShapeError
@@ -118,6 +120,32 @@ def test_every_format_is_saved(look: Looked, tmp_path: Path):
     assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
+def test_tables_hold_what_is_shown(look: Looked, tmp_path: Path):
+    paths = [tmp_path / name for name in ("links.csv", "some-heads.npz")]
+    asked = ["--layer", "-1", "--head", "2", "--query", "it"]
+    looked = look("it the it", *asked, *(a for path in paths for a in ("--to", path)))
+    assert looked.code == 0, looked.err
+    with paths[0].open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["layer"], row["head"]) for row in rows} == {("1", "2")}
+    assert [row["query"] for row in rows] == ["0", "2", "2", "2"]
+    assert {row["query_token"].strip() for row in rows} == {"it"}
+    assert sum(float(row["weight"]) for row in rows) == pytest.approx(2, abs=1e-5)
+    assert np.load(paths[1])["head"].tolist() == [2]
+    summed = look("it the it", "--statistics", *asked, "--to", paths[0])
+    assert summed.code == 0, summed.err
+    with paths[0].open(encoding="utf-8") as file:
+        again = list(csv.DictReader(file))
+    assert [row["key"] for row in again] == [row["key"] for row in rows]
+
+
+def test_parquet_is_refused_before_the_work_without_pyarrow(look: Looked, monkeypatch):
+    monkeypatch.setattr("regard.cli.look.find_spec", lambda name: None)
+    looked = look("it", "--to", "links.parquet")
+    assert looked.code == 2
+    assert "pip install pyarrow" in looked.err
+
+
 def test_layers_heads_and_queries_narrow_it(look: Looked):
     def seen(*args: str) -> tuple[list[int], list[int], set[int]]:
         found = document(look("it the it", "--json", *args))
@@ -216,6 +244,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["a", "--layer", "first"], "--layer is a whole number, not “first”", "应为整数"),
         (["a", "--head", "1.5"], "--head is a whole number, not “1.5”", "应为整数"),
         (["a", "--to", "look.jpg"], "“look.jpg”", "无法从“look.jpg”判断格式"),
+        (["a", "--to", "table.csv"], "links.csv, heads.csv", "没有说明是哪个表格"),
         (["a", "--to", "look"], "“look”", "无法从“look”判断格式"),
         (["a", "--to", "nope/look.png"], "there is no folder nope", "没有 nope 这个文件夹"),
         (["a", "--to", "."], "--to . is a folder", "是一个文件夹"),

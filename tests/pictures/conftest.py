@@ -157,6 +157,7 @@ def opened(needs, launched, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         watch(page, file.as_uri(), faults)
         page.goto(file.as_uri() + place)
         page.wait_for_selector("#head[data-shown]")
+        page.wait_for_selector("#text[data-filled]")
         return page
 
     yield open_page

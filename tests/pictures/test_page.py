@@ -18,8 +18,9 @@ import pytest
 from regard._words import LANGUAGES
 from regard.pictures import Overview, save
 from regard.pictures.marks import MARKS
-from regard.pictures.page import IMAGE, KEYS, SCRIPTS, Layout, _asset
-from regard.pictures.page import _planes as planes
+from regard.pictures.packing import LADDER, Grain, Layout, fitting, packed
+from regard.pictures.packing import _planes as planes
+from regard.pictures.page import KEYS, SCRIPTS, _asset
 
 HOSTILE = (
     "</script>", "<!--<script>", '"', "'", "\\", "\n", "\u2028", "\ud800", "\ufffd", "👩\u200d🔬",
@@ -64,7 +65,7 @@ def test_the_numbers_in_the_file_are_the_overviews(make_overview, tmp_path, coun
     overview = make_overview(count, 2, 2, side=512)
     page = written(overview, tmp_path / "a.html")
     told = meta(page)
-    assert told["dense"] == (count <= IMAGE)
+    assert told["dense"] == (count <= 256)
     for number, layer in enumerate(overview.layers):
         reader = Reader(unpacked(page, f"layer-{number}"))
         for view, head in zip(layer, told["layers"][number], strict=True):
@@ -77,7 +78,7 @@ def test_the_numbers_in_the_file_are_the_overviews(make_overview, tmp_path, coun
             assert np.abs(top - view.top_weights).max() <= 0.51 / 65535
             if not told["dense"]:
                 image = reader.take("u1", *told["image"]) / 255
-                wanted = Layout(overview).image(view)
+                wanted = Layout(overview, LADDER[0]).image(view)
                 assert np.abs(image - np.sqrt(wanted / head["most"])).max() <= 0.501 / 255
             side = count if told["dense"] else len(overview.chosen)
             exact = reader.take("<u2", side, side) / 65535
@@ -86,10 +87,61 @@ def test_the_numbers_in_the_file_are_the_overviews(make_overview, tmp_path, coun
         assert reader.data == b""  # and nothing is stored twice
 
 
+@pytest.mark.parametrize("kept", [8, 1])
+@pytest.mark.parametrize("floor", [0, 0.3, 2])
+def test_a_coarse_page_keeps_what_it_says(make_overview, monkeypatch, tmp_path, floor, kept):
+    overview = make_overview(600, 1, 7)
+    heads = tuple(
+        replace(view, top_keys=view.top_keys[:, :kept], top_weights=view.top_weights[:, :kept])
+        for view in overview.layers[0]
+    )
+    overview = replace(overview, layers=(heads,))
+    grain = Grain(fine=False, floor=floor, image=100)
+    monkeypatch.setattr("regard.pictures.packing.LADDER", (grain,))
+    page = written(overview, tmp_path / "a.html")
+    told = meta(page)
+    assert (told["fine"], told["floor"], told["strongest"]) == (False, floor, kept)
+    assert (told["bin"], told["block"], told["image"]) == (1, 6, [100, 100])
+    reader = Reader(unpacked(page, "layer-0"))
+    for view, head in zip(heads, told["layers"][0], strict=True):
+        received = np.expm1(reader.take("u1", 600) / 255 * np.log1p(head["received"]))
+        step = np.log1p(head["received"]) / 255
+        assert (np.abs(received - view.received) <= step * (1 + view.received)).all()
+        ahead = reader.take("<u2", kept, 600).T.astype(int)
+        top = (reader.take("u1", kept, 600).T / 255) ** 2
+        is_told = (view.top_weights >= floor) | (view.top_keys < 0)
+        is_told[overview.chosen] = True
+        keys = (np.arange(600)[:, None] - ahead + 1) % (1 << 16) - 1
+        assert np.array_equal(keys[is_told], view.top_keys[is_told])
+        assert np.abs(top - view.top_weights)[is_told].max() <= 0.004
+        assert not ahead[~is_told].any()
+        assert not top[~is_told].any()
+        reader.take("u1", 100, 100)
+        exact = (reader.take("u1", 200, 200) / 255) ** 2
+        assert np.abs(exact - view.exact).max() <= 0.004
+    assert reader.data == b""
+
+
+def test_a_page_gives_up_as_little_as_it_must(make_overview):
+    overview = make_overview(600, 2, 7)
+
+    def size(grain: Grain) -> int:
+        layout = Layout(overview, grain)
+        return sum(len(packed(b"".join(map(layout.packed, layer)))) for layer in overview.layers)
+
+    sizes = [size(grain) for grain in LADDER]
+    assert sizes == sorted(sizes, reverse=True)
+    for most in (*sizes, sizes[0] + 1, 0):
+        layout, blocks = fitting(overview, most)
+        rung = next((rung for rung, size in enumerate(sizes) if size <= most), len(LADDER) - 1)
+        assert sum(map(len, blocks)) == sizes[rung]
+        assert (layout.fine, layout.floor) == (LADDER[rung].fine, LADDER[rung].floor)
+
+
 def test_block_means_are_means_of_all_their_entries(make_overview):
     keep: dict[Any, Any] = {}
     overview = make_overview(1100, 1, 1, side=512, keep=keep)
-    layout = Layout(overview)
+    layout = Layout(overview, LADDER[0])
     assert (overview.block, layout.step, layout.block) == (3, 2, 6)
     whole = keep[0, 0]
     image = layout.image(overview.layers[0][0])
@@ -100,9 +152,9 @@ def test_block_means_are_means_of_all_their_entries(make_overview):
 
 def test_a_text_of_more_than_65535_tokens_gets_wider_numbers(make_overview):
     overview = make_overview(13, 1, 1)
-    assert Layout(overview).index.itemsize == 2
-    assert Layout(replace(overview, tokens=("a",) * 65535)).index.itemsize == 2
-    assert Layout(replace(overview, tokens=("a",) * 65536)).index.itemsize == 4
+    for count, bytes_each in ((13, 2), (65535, 2), (65536, 4)):
+        layout = Layout(replace(overview, tokens=("a",) * count), LADDER[0])
+        assert layout.index.itemsize == bytes_each
 
 
 def test_planes():

@@ -90,7 +90,7 @@ def test_zoomed_in_cells_are_told_one_by_one(opened, long_text):
     for _ in range(9):
         page.keyboard.press("+")
     frame(page)
-    assert "pale cells are block means" in page.locator("#scale-says").inner_text()
+    assert "not in the file, the mean of" in page.locator("#scale-says").inner_text()
     page.keyboard.press("0")
     frame(page)
     assert "zoom in" in page.locator("#scale-says").inner_text()

@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaModel
 
 import regard
 from regard._errors import KindError, UserError, ValueRangeError
+from regard.recording.chosen import choose
 from regard.recording.overview import overview_of
 from regard.recording.recording import Layer, Recording, Run
 from small import GROUPED
@@ -137,6 +138,34 @@ def test_statistics_are_what_the_weights_say():
         assert np.allclose(found.received, W.sum(-2), atol=1e-5)
         assert np.allclose(found.top_weights, -np.sort(-W, axis=-1)[..., :3], atol=1e-6)
         assert np.allclose(found.image, W.reshape(2, 4, 4, 3, 4, 3).mean((3, 5)), atol=1e-6)
+
+
+def test_statistics_keep_the_weights_between_chosen_tokens():
+    model = llama()
+    keep = regard.Statistics(chosen=[7, 2, 11, 2, 400])
+    assert keep.chosen == (2, 7, 11, 400)
+    whole, summed = watched(model), watched(model, keep)
+    far = np.abs(np.arange(12)[:, None] - np.arange(12))
+    for layer, found in zip(whole, summed.statistics, strict=True):
+        W = layer.weights.dense().double().numpy()
+        assert found.chosen is not None
+        assert found.chosen.tolist() == [2, 7, 11]
+        assert np.allclose(found.links, W[..., [[2], [7], [11]], [2, 7, 11]], atol=1e-6)
+        distance = (W * far).sum((-2, -1)) / W.sum((-2, -1))
+        assert np.allclose(found.distance, distance, atol=1e-5)
+    view = overview_of(summed, model="m", tokens=[str(n) for n in range(12)])
+    assert view.chosen.tolist() == [2, 7, 11]
+    assert np.array_equal(view.layers[1][3].exact, summed.statistics[1].links[0, 3])
+
+
+def test_tokens_asked_for_are_among_the_chosen():
+    tokens = [" a", ",", " Ann", " b", " Ann", " c", " b", " b", " d"]
+    assert choose(tokens, {1}, asked=[5], count=4) == (0, 5, 7, 8)
+    assert choose(tokens, {1}, count=5) == (0, 2, 4, 7, 8)
+    assert choose(tokens) == tuple(range(9))
+    many = choose([str(n % 700) for n in range(5000)])
+    assert len(many) == 200
+    assert set(range(4940, 5000)) <= set(many)
 
 
 def test_statistics_may_leave_the_strongest_out():

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from regard.recording.reading import Reading
     from regard.recording.recording import Recording
     from regard.recording.subjects import Subject
+    from regard.recording.tables import Table
 
 
 LONG = 8192
@@ -121,6 +123,7 @@ def _show(wish: Wish, lang: Language) -> None:
     from regard.cli.stages import Stages
     from regard.pictures import render, save
     from regard.pictures.document import json_bytes
+    from regard.recording import tables
 
     # Read when torch is loaded.  Threads that wait by spinning make the work several times slower
     # where other programs want the cores too, and gain little where none do.
@@ -145,7 +148,10 @@ def _show(wish: Wish, lang: Language) -> None:
         for path in wish.paths:
             assert overview is not None
             stages.begin("look.writing", path=path)
-            save(overview, path, lang, progress=stages.step)
+            if path.suffix.lower() in tables.SUFFIXES:
+                _table(path, subject, recording, overview, stages).save(path)
+            else:
+                save(overview, path, lang, progress=stages.step)
             notes.append(say("look.wrote", lang, path=path))
     for note in notes:
         typer.echo(note, err=True)
@@ -173,15 +179,18 @@ def _subject(wish: Wish, stages: "Stages") -> "Subject":
 
 
 def _recorded(wish: Wish, subject: "Subject", stages: "Stages") -> "Recording":
+    from regard.recording.chosen import choose
     from regard.recording.keeping import Keep, QueriesAndKeys, Statistics
     from regard.recording.summary import STRONGEST
 
+    _, _, queries = _narrowed(wish, subject)  # refused before the long work
     kept: Keep = QueriesAndKeys()
     if wish.statistics:
         # Of a long text they would take more room than the model.
-        strongest = STRONGEST if len(subject.reading.tokens) <= LONG else 1
-        kept = Statistics(strongest=strongest, separators=subject.reading.separators)
-    _narrowed(wish, subject)  # refused before the long work
+        tokens, separators = subject.reading.tokens, subject.reading.separators
+        strongest = STRONGEST if len(tokens) <= LONG else 1
+        chosen = choose(tokens, separators, queries)
+        kept = Statistics(strongest=strongest, separators=separators, chosen=chosen)
     return subject.record(kept, stages.begin, stages.step)
 
 
@@ -209,6 +218,23 @@ def _overview(
         heads=heads or None,
         queries=queries or None,
         separators=subject.reading.separators,
+        progress=stages.step,
+    )
+
+
+def _table(
+    path: Path, subject: "Subject", recording: "Recording", overview: "Overview", stages: "Stages"
+) -> "Table":
+    """The table that ``path`` names, of what the overview shows."""
+    from regard.recording.tables import TABLES, named
+
+    return subject.square(recording).table(
+        named(path, TABLES),
+        layers=[heads[0].layer for heads in overview.layers],
+        heads=[view.head for view in overview.layers[0]],
+        queries=overview.queries,
+        separators=subject.reading.separators,
+        tokens=overview.tokens,
         progress=stages.step,
     )
 
@@ -294,8 +320,14 @@ def _lines(text: str) -> str:
 def _destination(to: str) -> Path:
     """The path to save a picture at, refused now rather than after the long work."""
     from regard.pictures import DRAWN, SUFFIXES
+    from regard.recording import tables
 
     suffix = user_path(to).suffix.lower()
+    if suffix in tables.SUFFIXES:
+        tables.named(user_path(to), tables.TABLES)
+        if suffix == ".parquet" and find_spec("pyarrow") is None:
+            raise UserError("table.no-pyarrow")
+        return _place("--to", to)
     if suffix not in SUFFIXES and not os.path.isdir(user_path(to)):
         raise UserError("picture.unknown-format", name=user_path(to).name)
     if suffix in DRAWN:

@@ -11,7 +11,6 @@ import hashlib
 import html
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -26,10 +25,15 @@ from regard.pictures.colours import ramp, shrink
 from regard.pictures.marks import MARKS, shown
 from regard.pictures.notable import clearest, narrowed, notable
 from regard.pictures.overview import HeadView, Overview
+from regard.pictures.packing import Layout, fitting, packed, rooted
 
-THUMBNAIL, IMAGE = 40, 256
-"""The most pixels on the side of a thumbnail and of a head's image."""
-SCRIPTS = ("data.js", "grid.js", "links.js", "canvas.js", "matrix.js", "main.js")
+THUMBNAIL = 40
+"""The most pixels on the side of a thumbnail."""
+SCRIPTS = (
+    "data.js", "canvas.js", "grid.js", "search.js", "text.js", "strip.js", "links.js",
+    "matrix.js", "kept.js", "main.js",
+)  # fmt: skip
+"""What the page's script is joined from; each file may use those before it."""
 
 KEYS = (
     "page.title", "page.size", "page.heads", "page.how-to-read", "page.filter", "page.worth",
@@ -42,6 +46,13 @@ KEYS = (
     "page.axes", "page.zoom", "page.zoom-in", "page.zoom-out", "page.zoom-all", "page.scale",
     "page.scale-mean", "page.scale-zoomed", "page.loading", "page.language", "page.made",
     "page.old-browser",
+    "page.exact-coarse", "page.not-kept", "page.none-strong", "page.received-most", "page.search",
+    "page.search-hint", "page.search-back", "page.search-on", "page.found-none",
+    "page.found-all", "page.found-at", "page.links", "page.links-axes", "page.links-label",
+    "page.links-told", "page.links-none", "page.linked-near", "page.linked-found", "page.least",
+    "page.sinkless", "page.kept", "page.kept-all", "page.kept-image", "page.kept-strongest",
+    "page.kept-floor", "page.kept-strongest-chosen", "page.kept-chosen", "page.kept-received",
+    "page.kept-received-bins", "page.kept-fine", "page.kept-coarse", "page.kept-rest",
 )  # fmt: skip
 """What the page says; the roles' names come with their marks."""
 
@@ -62,7 +73,7 @@ def save_page(
 def _parts(
     overview: Overview, lang: Language, progress: Callable[[int, int], None] | None
 ) -> Iterator[bytes]:
-    layout = Layout(overview)
+    layout, blocks = fitting(overview)
     style, script = _asset("page.css"), _script()
     blanks = {
         "lang": lang,
@@ -76,89 +87,22 @@ def _parts(
     yield re.sub(r"@([a-z-]+)@", lambda found: blanks[found[1]], before).encode()
     yield _block("meta", "application/json", _json(_meta(overview, layout, lang)))
     thumbnails = b"".join(_thumbnail(view.image) for view in overview.heads())
-    yield _block("thumbnails", "application/octet-stream", _packed(thumbnails))
+    yield _block("thumbnails", "application/octet-stream", packed(thumbnails))
     # The script runs here, so the grid is drawn while the browser still reads the layers.
     yield f"<script>{script}</script>\n".encode()
-    for number, heads in enumerate(overview.layers):
-        packed = _packed(b"".join(layout.packed(view) for view in heads))
-        yield _block(f"layer-{number}", "application/octet-stream", packed)
+    for number, numbers in enumerate(blocks):
+        yield _block(f"layer-{number}", "application/octet-stream", numbers)
         if progress:
             progress(number + 1, len(overview.layers))
     yield after.encode()
 
 
-STRONGEST = 8
-"""Keys of each query that the page has room for; statistics of a long text tell fewer."""
-
-
-class Layout:
-    """How the numbers of a head lie in its layer's block; ``data.js`` reads the same."""
-
-    def __init__(self, overview: Overview) -> None:
-        tokens = len(overview.tokens)
-        side = max((max(view.image.shape) for view in overview.heads()), default=1)
-        self.dense = overview.block == 1 and side <= IMAGE
-        """Whether the whole matrix is stored exactly, and therefore no image beside it."""
-        self.step = 1 if self.dense else -(-side // IMAGE)
-        self.block = overview.block * self.step
-        self.index = np.dtype("<u2" if tokens < 1 << 16 else "<u4")
-        # The last pixel may stand for fewer entries, and must weigh less in a mean of pixels.
-        self.entries = np.full(-(-tokens // overview.block), overview.block)
-        self.entries[-1] = tokens - overview.block * (len(self.entries) - 1)
-
-    def packed(self, view: HeadView) -> bytes:
-        """The head's numbers, array after array, each split into planes of bytes."""
-        return b"".join(_planes(array) for array in self._arrays(view))
-
-    def _arrays(self, view: HeadView) -> Iterator[NDArray[Any]]:
-        # 12 bits of fraction are more than a heat strip can show; zeros pack well.
-        yield (np.nan_to_num(view.received).astype("<f4").view("<u4") + 0x400) & 0xFFFFF800
-        # Relative to the query, keys repeat from one query to the next.  0 would be key −1.
-        missing = ((0, 0), (0, STRONGEST - view.top_keys.shape[1]))
-        keys = np.pad(view.top_keys.astype(np.int64) + 1, missing)
-        ahead = np.arange(len(keys), dtype=np.int64)[:, None] + 1 - keys
-        yield (ahead % (1 << 8 * self.index.itemsize)).astype(self.index).T
-        yield _levels(np.pad(view.top_weights, missing)).T
-        if self.dense:
-            yield _levels(view.image)
-        else:
-            yield _rooted(self.image(view))
-            yield _levels(view.exact)
-
-    def image(self, view: HeadView) -> NDArray[np.float32]:
-        """The head's block means at the resolution that the page stores."""
-        return shrink(view.image, self.step, self.entries)
-
-
-def _levels(weights: NDArray[np.float32]) -> NDArray[np.uint16]:
-    levels = np.round(np.clip(np.nan_to_num(weights), 0, 1) * 65535)
-    return levels.astype(np.dtype("<u2"))
-
-
-def _rooted(image: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """0..255 for the root of value ÷ maximum: small means keep their digits, and their colour."""
-    most = float(image.max(initial=0.0)) or 1.0
-    levels = np.round(np.sqrt(np.clip(image / most, 0, 1)) * 255)
-    return np.asarray(levels, dtype=np.uint8)
-
-
-def _planes(array: NDArray[Any]) -> bytes:
-    """All first bytes, then all second bytes: like stands by like, and deflate finds it."""
-    flat = np.ascontiguousarray(array)
-    return flat.reshape(-1).view(np.uint8).reshape(-1, flat.itemsize).T.tobytes()
-
-
 def _thumbnail(image: NDArray[np.float32]) -> bytes:
-    return _rooted(_small(image)).tobytes()
+    return rooted(_small(image)).tobytes()
 
 
 def _small(image: NDArray[np.float32]) -> NDArray[np.float32]:
     return shrink(image, -(-max(image.shape) // THUMBNAIL))
-
-
-def _packed(data: bytes) -> str:
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
-    return base64.b64encode(deflate.compress(data) + deflate.flush()).decode()
 
 
 def _block(name: str, kind: str, text: str) -> bytes:
@@ -217,6 +161,10 @@ def _meta(overview: Overview, layout: Layout, lang: Language) -> dict[str, Any]:
         "token": overview.queries[0] if narrowed(overview) or not links else links[0][0],
         "held": narrowed(overview),
         "dense": layout.dense,
+        "fine": layout.fine,
+        "floor": layout.floor,
+        "strongest": layout.strongest,
+        "bin": layout.bin,
         "block": layout.block,
         "bytes": layout.index.itemsize,
         "image": list(sample.shape if layout.dense else layout.image(heads[0]).shape),
@@ -242,4 +190,5 @@ def _head(view: HeadView, layout: Layout) -> dict[str, Any]:
         "score": round(float(np.nan_to_num(view.scores.get(view.role, 0.0))), 4),
         "entropy": round(float(np.nan_to_num(view.entropy)), 4),
         "most": most,
+        "received": float(np.nan_to_num(view.received).max(initial=0.0)),
     }

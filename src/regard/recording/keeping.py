@@ -110,6 +110,8 @@ class Statistics(Keep):
             the memory, 8 bytes each, and with 0 there are none.
         pixels: the largest side of a head's picture.
         separators: the positions of punctuation and special tokens, for the role ``separator``.
+        chosen: the positions between which every weight is kept, 4 bytes each: 200 of them take
+            160 kB a head.  None unless given; ``recording.chosen`` picks some of a text.
 
     Raises:
         KindError, ValueRangeError: a number that is none, or below its least.
@@ -129,10 +131,13 @@ class Statistics(Keep):
     strongest: int = STRONGEST
     pixels: int = PIXELS
     separators: tuple[int, ...] = ()
+    chosen: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", _chosen(self.layers))
         object.__setattr__(self, "separators", tuple(self.separators))
+        positions = {count("a chosen position", at, at_least=0) for at in self.chosen}
+        object.__setattr__(self, "chosen", tuple(sorted(positions)))
         count("strongest", self.strongest, at_least=0)
         count("pixels", self.pixels, at_least=1)
 
@@ -145,6 +150,7 @@ class Statistics(Keep):
                     pixels=self.pixels,
                     separators=self.separators,
                     ids=run.texts.get(layer.queries),
+                    chosen=self.chosen,
                 )
             )
 

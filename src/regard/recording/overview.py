@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from regard._errors import ShapeError
 from regard.pictures.overview import HeadView, Overview
+from regard.recording.chosen import CHOSEN
 from regard.recording.recording import Layer, Recording
-from regard.recording.summary import PIXELS, LayerStatistics, summarise
-
-CHOSEN = 200
-"""How many tokens have all their weights among each other kept exactly."""
+from regard.recording.summary import PIXELS, LayerStatistics, in_numpy, summarise
 
 
 def overview_of(
@@ -53,9 +51,10 @@ def overview_of(
             ids = recording.run.texts.get(layer.queries)
             layer = summarise(layer, separators=tuple(separators), ids=ids)
         summaries.append(_heads(layer, heads))
-    # Between which tokens exact weights are wanted is known when all heads are summed up, and then
-    # statistics have no queries and keys to take them from.
-    chosen = _most_received(summaries, T)[: 0 if summed else None]
+    # Queries and keys can still be asked about the tokens that turned out to matter; statistics
+    # were told of some before anything was known.
+    kept = summed[0].chosen if summed else _most_received(summaries, T, queries or ())
+    chosen = np.zeros(0, np.int32) if kept is None else kept
     views = tuple(
         tuple(
             HeadView(layer=number, exact=exact, **summary)
@@ -93,23 +92,27 @@ def _heads(layer: LayerStatistics, heads: Sequence[int] | None) -> list[dict[str
     ]
 
 
-def _most_received(summaries: list[list[dict[str, Any]]], T: int) -> NDArray[np.int64]:
-    """The tokens that all heads together look at most, in the order of the text."""
+def _most_received(
+    summaries: list[list[dict[str, Any]]], T: int, asked: Sequence[int]
+) -> NDArray[np.int64]:
+    """The tokens asked for, then those that all heads look at most, in the order of the text."""
     total = np.zeros(T)
     for layer in summaries:
         for summary in layer:
             total += summary["received"]
+    total[list(asked)] = np.inf
     return np.sort(np.argsort(-total, kind="stable")[:CHOSEN])
 
 
 def _exact(
-    layer: Layer | LayerStatistics, chosen: NDArray[np.int64], heads: Sequence[int] | None
+    layer: Layer | LayerStatistics, chosen: NDArray[np.integer], heads: Sequence[int] | None
 ) -> list[NDArray[np.float32]]:
     numbers = range(layer.heads) if heads is None else heads
     if isinstance(layer, LayerStatistics):
-        return [np.zeros((0, 0), np.float32) for _ in numbers]
+        none = np.zeros((0, 0), np.float32)
+        return [none if layer.links is None else layer.links[0, head] for head in numbers]
     entries = layer.weights[0, :, chosen, chosen]
-    return [np.asarray(entries[head].cpu(), np.float32) for head in numbers]
+    return [in_numpy(entries[head]).astype(np.float32) for head in numbers]
 
 
 def _check_square(layer: Layer | LayerStatistics, T: int) -> None:

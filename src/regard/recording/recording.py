@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from regard.recording.places import Places
     from regard.recording.reading import Reading
     from regard.recording.summary import LayerStatistics
+    from regard.recording.tables import Table
 
 
 @dataclass(frozen=True, repr=False)
@@ -270,6 +271,37 @@ class Recording(Answers):
         from regard.recording.diagnoses import diagnose
 
         return diagnose(self)
+
+    def table(self, name: str, **options: Any) -> Table:
+        """What the only run says as a table that saves as CSV, NumPy or parquet.
+
+        ``"links"``: one row a (layer, head, query, key, weight) of the strongest links;
+        ``"heads"``: one row a head of statistics.  Rows are made a layer at a time, when asked for.
+
+        Args:
+            name: ``"links"`` or ``"heads"``.
+            options: ``strongest`` (8) keys of each query, ``least`` (0) weight of a link;
+                ``layers``, ``heads``, ``queries``, ``sample`` (0) to narrow it; ``tokens``, the
+                positions' names; ``separators``; ``progress``, called with (layers done, in all).
+
+        Raises:
+            ValueRangeError: another name; a sample that is not there; links of statistics that
+                were kept without strongest keys.
+
+        >>> import regard, torch
+        >>> from transformers import LlamaConfig, LlamaModel
+        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        ...                      num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
+        >>> model = LlamaModel(config).eval()
+        >>> with torch.no_grad(), regard.watch(model) as seen:
+        ...     _ = model(input_ids=torch.arange(12)[None])
+        >>> links = seen.table("links", strongest=2)
+        >>> len(links.arrays()["weight"])  # of 12 queries, the first sees one key only
+        184
+        """
+        from regard.recording.tables import table
+
+        return table(self, name, **options)
 
     def save(self, path: str | Path) -> None:
         """Write the recording as a file that :func:`regard.load` opens: whole, or not at all.

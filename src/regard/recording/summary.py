@@ -51,6 +51,10 @@ class LayerStatistics:
     """(B, H) the share of all weight that lies no farther than ``LOCAL`` keys from its query."""
     seers: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """(B, S) how many queries may attend to each key."""
+    chosen: NDArray[np.int32] | None = None
+    """(C,) the positions between which every weight was kept; None where there are none."""
+    links: NDArray[np.float32] | None = None
+    """(B, H, C, C) those weights, exact: row = query, column = key; None without such positions."""
 
     @property
     def heads(self) -> int:
@@ -61,7 +65,9 @@ class LayerStatistics:
     def nbytes(self) -> int:
         """What is kept, in bytes."""
         arrays: list[NDArray[Any]] = [self.entropy, self.received, self.top_keys, self.top_weights]
-        return sum(array.nbytes for array in (*arrays, self.image, *self.scores.values()))
+        arrays += [self.image, self.distance, self.local, self.seers, *self.scores.values()]
+        arrays += [one for one in (self.chosen, self.links) if one is not None]
+        return sum(array.nbytes for array in arrays)
 
     def role(self, head: int, sample: int = 0) -> str:
         """What the head does, in one word: ``previous``, ``first``, … ``none``."""
@@ -91,6 +97,7 @@ def summarise(
     pixels: int = PIXELS,
     separators: tuple[int, ...] = (),
     ids: NDArray[np.int64] | None = None,
+    chosen: tuple[int, ...] = (),
 ) -> LayerStatistics:
     """Sum up ``layer``, all samples and heads, in one pass over its weights.
 
@@ -99,11 +106,14 @@ def summarise(
         pixels: the largest side of a head's image.
         separators: the keys that are punctuation or special tokens.
         ids: (B, T) the token numbers, for the roles of repeated tokens.
+        chosen: the positions between which every weight is kept; those that the layer has not are
+            left out.
     """
     W = layer.weights
     B, H, T, S = W.shape
+    between = np.array([at for at in chosen if at < min(T, S)], np.int32)
     spread, got, diagonal, first, separator, picture, *top = (
-        _arrays(answer)
+        in_numpy(answer)
         for answer in W.ask(
             entropy(),
             received(),
@@ -153,6 +163,8 @@ def summarise(
         distance=(weight * away).sum(-1) / whole,
         local=(weight * (away <= LOCAL)).sum(-1) / whole,
         seers=_seers(W),
+        chosen=between if len(between) else None,
+        links=in_numpy(W[..., between, between]).astype(np.float32) if len(between) else None,
     )
 
 
@@ -192,8 +204,8 @@ def _near(
     return found
 
 
-def _arrays(answer: Any) -> Any:
+def in_numpy(answer: Any) -> Any:
     """The answer in NumPy's arrays."""
     if isinstance(answer, tuple):
-        return tuple(_arrays(one) for one in answer)
+        return tuple(in_numpy(one) for one in answer)
     return np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer)

@@ -46,9 +46,9 @@ async function unpacked(id) {
 
 // Reads arrays in turn; their bytes lie in planes, all first bytes before all second ones.
 class Reader {
-  constructor(bytes) {
+  constructor(bytes, at) {
     this.bytes = bytes;
-    this.at = 0;
+    this.at = at;
   }
 
   take(Kind, count) {
@@ -63,23 +63,51 @@ class Reader {
   }
 }
 
-function readHead(reader) {
-  const received = reader.take(Float32Array, COUNT);
-  const ahead = reader.take(META.bytes === 2 ? Uint16Array : Uint32Array, 8 * COUNT);
-  const keys = new Int32Array(8 * COUNT);
+const ROOT = Float64Array.from({ length: 256 }, (_, level) => (level / 255) ** 2);
+
+// A weight from its level: 16 bits on an even scale, or 8 bits on that of the root.
+const WEIGHTS = Float32Array.from({ length: META.fine ? 65536 : 256 }, (_, level) =>
+  (META.fine ? level / 65535 : (level / 255) ** 2));
+const Level = META.fine ? Uint16Array : Uint8Array;
+const STRONGEST = META.strongest;
+const UNTOLD = -2; // a key that the file does not name; -1 is none at all
+
+function readHead(reader, head) {
+  const weights = (count) => Float32Array.from(reader.take(Level, count), (level) => WEIGHTS[level]);
+  const most = Math.log1p(head.received);
+  const received = META.fine ? reader.take(Float32Array, COUNT)
+    : Float32Array.from(reader.take(Uint8Array, Math.ceil(COUNT / META.bin)),
+      (level) => Math.expm1((most * level) / 255));
+  const count = STRONGEST * COUNT;
+  const ahead = reader.take(META.bytes === 2 ? Uint16Array : Uint32Array, count);
+  const top = weights(count);
+  const keys = new Int32Array(count);
   const turn = 2 ** (8 * META.bytes);
-  for (let i = 0; i < keys.length; i++) {
+  for (let i = 0; i < count; i++) {
     const key = (i % COUNT) - ahead[i]; // counted from the query; modulo 2 to the width
-    keys[i] = key < -1 ? key + turn : key;
+    keys[i] = ahead[i] === 0 && top[i] === 0 ? UNTOLD : key < -1 ? key + turn : key;
   }
-  const top = reader.take(Uint16Array, 8 * COUNT);
   const [high, wide] = META.image;
-  if (META.dense) return { received, keys, top, exact: reader.take(Uint16Array, COUNT * COUNT) };
+  if (META.dense) return { head, received, keys, top, exact: weights(COUNT * COUNT) };
   const image = reader.take(Uint8Array, high * wide);
-  return { received, keys, top, image, exact: reader.take(Uint16Array, CHOSEN.length ** 2) };
+  return { head, received, keys, top, image, exact: weights(CHOSEN.length ** 2) };
+}
+
+// The bytes of one head in its layer's block, as readHead takes them.
+function headBytes() {
+  const level = META.fine ? 2 : 1;
+  const received = META.fine ? 4 * COUNT : Math.ceil(COUNT / META.bin);
+  const top = STRONGEST * COUNT * (META.bytes + level);
+  const [high, wide] = META.image;
+  const rest = META.dense ? level * COUNT ** 2 : high * wide + level * CHOSEN.length ** 2;
+  return received + top + rest;
 }
 
 const layers = new Map(); // the last few layers, unpacked
+async function dataOf(head) {
+  return readHead(new Reader(await layerOf(head.at), headBytes() * head.column), head);
+}
+
 function layerOf(at) {
   if (layers.has(at)) {
     const known = layers.get(at);
@@ -87,28 +115,23 @@ function layerOf(at) {
     layers.set(at, known);
     return known;
   }
-  const coming = unpacked(`layer-${at}`).then((bytes) => {
-    const reader = new Reader(bytes);
-    return META.layers[at].map((head) => Object.assign(readHead(reader), { head }));
-  });
+  const coming = unpacked(`layer-${at}`);
   layers.set(at, coming);
   if (layers.size > 4) layers.delete(layers.keys().next().value);
   return coming;
 }
 
-const ROOT = Float64Array.from({ length: 256 }, (_, level) => (level / 255) ** 2);
-
 // The weight of one entry and whether it is exact: from the whole matrix, from the chosen tokens,
-// from the eight strongest; else the mean of its block.
+// from the query's strongest; else the mean of its block.
 function weight(data, query, key) {
-  if (META.dense) return [data.exact[query * COUNT + key] / 65535, true];
+  if (META.dense) return [data.exact[query * COUNT + key], true];
   if (PLACE[query] >= 0 && PLACE[key] >= 0) {
-    return [data.exact[PLACE[query] * CHOSEN.length + PLACE[key]] / 65535, true];
+    return [data.exact[PLACE[query] * CHOSEN.length + PLACE[key]], true];
   }
-  for (let rank = 0; rank < 8; rank++) {
-    const at = rank * COUNT + query;
-    if (data.keys[at] === key) return [data.top[at] / 65535, true];
-    if (data.keys[at] < 0) return [0, true]; // fewer than eight keys: all others weigh nothing
+  for (let at = query; at < data.keys.length; at += COUNT) {
+    if (data.keys[at] === key) return [data.top[at], true];
+    if (data.keys[at] === UNTOLD) break;
+    if (data.keys[at] < 0) return [0, true]; // it sees fewer keys: all others weigh nothing
   }
   const pixel = Math.floor(query / META.block) * META.image[1] + Math.floor(key / META.block);
   return [data.head.most * ROOT[data.image[pixel]], false];
@@ -151,9 +174,9 @@ function number(value) {
   return value < 0.00005 ? "<0.0001" : value.toFixed(4);
 }
 
-// "0.7012, exact" or "0.0003, block mean of 16×16".
+// "0.7012, exact" or "≈ 0.0003, mean of 16×16".
 function told(value, exact) {
   return exact
-    ? `${number(value)} · ${say("page.exact")}`
+    ? `${number(value)} · ${say(META.fine ? "page.exact" : "page.exact-coarse")}`
     : `≈ ${number(value)} · ${say("page.block-mean", { block: META.block })}`;
 }

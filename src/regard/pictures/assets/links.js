@@ -1,211 +1,133 @@
-// The text, its tokens tinted by what the chosen token looks at (or by what looks at it).
+// Lines from queries to keys, between all tokens of a short text or up to 200 of a long one.
 
-const textElement = document.getElementById("text");
-const spans = [];
-let marked = 0; // the token that is marked as chosen now
-const PALE = 25; // a hundredth of the strongest: a long text would be tinted all over
-let tinted = new Int16Array(COUNT); // the level that each span shows now
+const linksElement = document.getElementById("links");
+const LINKED = 200; // the most tokens between which lines are drawn
+const LINES = 3000; // the most lines: more would be a carpet
+let rows = null; // the tokens shown and how they lie, from the last time they were drawn
 
-function buildText() {
-  const fragment = document.createDocumentFragment();
-  TOKENS.forEach((token, at) => {
-    if (META.gaps[at] === 1) fragment.append(" ");
-    const span = made("span", "token", token);
-    span.id = `token-${at}`;
-    span.setAttribute("role", "option");
-    span.dataset.at = at;
-    spans.push(span);
-    fragment.append(span);
-    if (META.gaps[at] === 2) fragment.append(document.createElement("br"));
-    else fragment.append(document.createElement("wbr"));
-  });
-  textElement.append(fragment);
+function linkTokens() {
+  if (COUNT <= LINKED) return TOKENS.map((_, token) => token);
+  if (state.linked === "chosen") return CHOSEN;
+  if (state.linked === "found") {
+    const found = new Set();
+    for (const [from, to] of state.found) for (let at = from; at <= to; at++) found.add(at);
+    return [...found].sort((a, b) => a - b).slice(0, LINKED);
+  }
+  const first = Math.min(COUNT - LINKED, Math.max(0, state.token - LINKED / 2));
+  return Array.from({ length: LINKED }, (_, at) => first + at);
 }
 
-function tint(levels) {
-  const ramp = rampNow();
-  for (let at = 0; at < COUNT; at++) {
-    const level = levels[at] < PALE ? 0 : levels[at];
-    if (level === tinted[at]) continue;
-    const style = spans[at].style;
-    if (level === 0) {
-      style.background = style.color = "";
-    } else {
-      const [r, g, b] = ramp.subarray(3 * level, 3 * level + 3);
-      style.background = `rgb(${r} ${g} ${b})`;
-      style.color = 0.3 * r + 0.59 * g + 0.11 * b > 140 ? "#14202b" : "#f4f8fb";
+// Every exactly known weight above the least one shown, weakest first.
+function linesBetween(tokens) {
+  const lines = [];
+  for (const query of tokens) {
+    for (const key of tokens) {
+      if (state.sinkless && key === 0) continue;
+      const [value, exact] = weight(state.data, query, key);
+      if (exact && value > 0 && value >= state.least) lines.push([query, key, value]);
     }
-    tinted[at] = level;
   }
+  lines.sort((a, b) => a[2] - b[2]);
+  return lines.slice(-LINES);
 }
 
-// On a scale of its own for each token: the strongest entry is full, the root lifts the weak.
-function levelsOf(values, most) {
-  const levels = new Uint8Array(values.length);
-  for (let i = 0; i < values.length; i++) {
-    levels[i] = most > 0 ? Math.round(255 * Math.sqrt(Math.min(1, values[i] / most))) : 0;
-  }
-  return levels;
-}
-
-function paintText() {
-  const { data, way } = state;
-  if (!data) return;
-  const token = state.pointed ?? state.token;
-  const known = line(data, token, way);
-  // The floor keeps a line of block means alone from shouting: it stays pale.
-  tint(levelsOf(known.values, known.values.reduce((a, b) => Math.max(a, b), 0.02)));
-  for (const [at, here] of [[marked, false], [token, true]]) {
-    spans[at].classList.toggle("here", here);
-    spans[at].setAttribute("aria-selected", here);
-  }
-  marked = token;
-  textElement.classList.toggle("held", state.held);
-  textElement.setAttribute("aria-activedescendant", `token-${token}`);
-  listMost(known, token);
-}
-
-function listMost(known, token) {
-  const key = state.way === "at" ? "page.most-at" : "page.most-by";
-  document.getElementById("most-title").textContent = say(key, { token: TOKENS[token] });
-  const items = strongest(known, 8).map((other) => {
-    const item = document.createElement("li");
-    const bar = made("i", "meter");
-    bar.style.setProperty("--part", known.values[other]);
-    const name = made("span", "name");
-    const follow = made("button", "", TOKENS[other]);
-    follow.type = "button";
-    follow.addEventListener("click", () => {
-      hold(other, true);
-      reveal(other);
-    });
-    name.append(follow, made("small", "soft", other));
-    item.append(name, bar, made("b", "", number(known.values[other])));
-    item.dataset.at = other;
-    return item;
-  });
-  if (!items.length) items.push(made("li", "soft", say(state.way === "at" ? "page.nothing" : "page.nobody")));
-  document.getElementById("most").replaceChildren(...items);
-}
-
-// The number between the token held and the one pointed at.
-function sayPair(other) {
-  const said = document.getElementById("said");
-  if (other === null || !state.data) {
-    said.textContent = "";
+function paintLinks() {
+  if (!state.data) return;
+  const tokens = linkTokens();
+  const empty = document.getElementById("links-none");
+  empty.hidden = tokens.length > 0;
+  linksElement.hidden = !tokens.length;
+  if (!tokens.length) {
+    rows = null;
+    document.getElementById("links-said").textContent = "";
     return;
   }
-  const [query, key] = state.way === "at" ? [state.token, other] : [other, state.token];
-  said.replaceChildren(...pairTold(query, key));
+  const high = tokens.length <= 40 ? 19 : 15;
+  const { context, width } = fitted(linksElement, high * tokens.length + 4);
+  const [left, right] = [Math.round(width * 0.34), Math.round(width * 0.66)];
+  rows = { tokens, high, middle: width / 2, place: new Map(tokens.map((token, at) => [token, at])) };
+  const y = (token) => 2 + (rows.place.get(token) + 0.5) * high;
+  const lines = linesBetween(tokens);
+  const end = state.way === "at" ? 0 : 1;
+  const held = rows.place.has(state.token);
+  for (const line of lines) {
+    const mine = held && line[end] === state.token;
+    context.globalAlpha = (mine ? 0.35 : held ? 0.06 : 0.1) + (mine ? 0.65 : 0.5) * line[2];
+    context.strokeStyle = colourOf(mine ? "--mark" : "--accent");
+    context.lineWidth = 0.6 + 2.6 * line[2];
+    context.beginPath();
+    context.moveTo(left, y(line[0]));
+    const bend = (right - left) * 0.4;
+    context.bezierCurveTo(left + bend, y(line[0]), right - bend, y(line[1]), right, y(line[1]));
+    context.stroke();
+  }
+  context.globalAlpha = 1;
+  context.font = FONT;
+  context.textBaseline = "middle";
+  const ends = new Set(lines.filter((line) => line[end] === state.token).map((line) => line[1 - end]));
+  for (const token of tokens) {
+    const chosen = token === state.token;
+    const name = cut(context, COUNT > LINKED ? `${TOKENS[token]}  ${token}` : TOKENS[token], left - 10);
+    const ink = (here, there) => colourOf(here ? "--mark" : there ? "--ink" : "--soft");
+    context.textAlign = "right";
+    context.fillStyle = ink(chosen && end === 0, end === 1 && ends.has(token));
+    context.fillText(name, left - 6, y(token));
+    context.textAlign = "left";
+    context.fillStyle = ink(chosen && end === 1, end === 0 && ends.has(token));
+    context.fillText(name, right + 6, y(token));
+  }
+  const values = { count: lines.length, tokens: tokens.length, least: state.least.toFixed(2) };
+  document.getElementById("links-said").textContent = say("page.links-told", values);
 }
 
-function pairTold(query, key) {
-  const [value, exact] = weight(state.data, query, key);
-  const pair = say("page.pair", { query: TOKENS[query], key: TOKENS[key] });
-  return [made("span", "tokens", pair), made("span", "value", told(value, exact))];
+// The token under the pointer: on the left as the one that looks, on the right as the one looked at.
+function linkAt(event) {
+  if (!rows) return null;
+  const box = linksElement.getBoundingClientRect();
+  const token = rows.tokens[Math.floor((event.clientY - box.top - 2) / rows.high)];
+  return token === undefined ? null : [token, event.clientX - box.left < rows.middle ? "at" : "by"];
 }
 
-const tokenAt = (event) => {
-  const span = event.target.closest?.(".token");
-  return span ? Number(span.dataset.at) : null;
-};
-
-textElement.addEventListener("pointerover", (event) => {
-  const at = tokenAt(event);
-  if (at === null || event.pointerType === "touch") return;
-  if (state.held) {
-    sayPair(at);
-  } else {
-    state.pointed = at;
-    soon(paintText);
-  }
+linksElement.addEventListener("click", (event) => {
+  const found = linkAt(event);
+  if (!found) return;
+  turn(found[1]);
+  hold(found[0], true);
+  reveal(found[0]);
 });
 
-textElement.addEventListener("pointerleave", () => {
-  sayPair(null);
-  if (state.pointed !== null) {
-    state.pointed = null;
-    soon(paintText);
-  }
-});
-
-textElement.addEventListener("click", (event) => {
-  const at = tokenAt(event);
-  if (at !== null) hold(at, !(state.held && state.token === at));
-});
-
-textElement.addEventListener("keydown", (event) => {
-  const page = 10;
-  const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -page, ArrowDown: page };
-  if (event.key === "Escape") hold(state.token, false);
-  else if (event.key === "Home") hold(0, true);
-  else if (event.key === "End") hold(COUNT - 1, true);
-  else if (event.key in steps) {
-    hold(Math.min(COUNT - 1, Math.max(0, state.token + steps[event.key])), true);
+linksElement.addEventListener("keydown", (event) => {
+  const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  if (event.key === "ArrowLeft") turn("at");
+  else if (event.key === "ArrowRight") turn("by");
+  else if (step && rows) {
+    const at = (rows.place.get(state.token) ?? (step > 0 ? -1 : rows.tokens.length)) + step;
+    const token = rows.tokens[Math.min(rows.tokens.length - 1, Math.max(0, at))];
+    hold(token, true);
+    reveal(token);
+    const box = linksElement.parentElement;
+    const top = rows.high * (rows.place.get(token) ?? 0);
+    if (top < box.scrollTop || top + 2 * rows.high > box.scrollTop + box.clientHeight) {
+      box.scrollTop = top - box.clientHeight / 2;
+    }
   } else return;
   event.preventDefault();
-  reveal(state.token);
 });
 
-// Scrolls the text, not the page, until a token is in sight.
-function reveal(token) {
-  const box = textElement.getBoundingClientRect();
-  const span = spans[token].getBoundingClientRect();
-  if (span.top < box.top || span.bottom > box.bottom) {
-    textElement.scrollTop += span.top - box.top - box.height / 3;
-  }
+for (const button of document.querySelectorAll("[data-linked]")) {
+  button.addEventListener("click", () => {
+    state.linked = button.dataset.linked;
+    press("linked", state.linked);
+    soon(paintLinks);
+  });
 }
 
-function hold(token, held) {
-  state.token = token;
-  state.held = held;
-  state.pointed = null;
-  sayPair(null);
-  soon(paintText);
-  soon(paintMatrix);
-  remember();
-}
-
-// ---------------------------------------------------------------- what each token receives
-
-const strip = document.getElementById("received");
-
-function paintReceived() {
-  if (!state.data) return;
-  const { context, width, height } = fitted(strip, 26);
-  const { received } = state.data;
-  const most = received.reduce((a, b) => Math.max(a, b), 0) || 1;
-  const ramp = rampNow();
-  const colour = (value) => {
-    const at = 3 * Math.round(255 * Math.sqrt(Math.max(0, value) / most));
-    return `rgb(${ramp[at]} ${ramp[at + 1]} ${ramp[at + 2]})`;
-  };
-  const step = Math.max(1, Math.floor(COUNT / width)); // several tokens a pixel: the most of them
-  for (let at = 0; at < COUNT; at += step) {
-    let value = 0;
-    for (let i = at; i < Math.min(COUNT, at + step); i++) value = Math.max(value, received[i]);
-    const from = (at * width) / COUNT;
-    context.fillStyle = colour(value);
-    context.fillRect(from, 0, (step * width) / COUNT + 0.5, height);
-    if (width / COUNT < 18) continue;
-    const at3 = 3 * Math.round(255 * Math.sqrt(value / most));
-    context.fillStyle = ramp[at3 + 1] > 140 ? "#14202b" : "#f4f8fb";
-    context.font = FONT;
-    context.textBaseline = "middle";
-    context.fillText(cut(context, TOKENS[at], width / COUNT - 6), from + 3, height / 2);
-  }
-}
-
-strip.addEventListener("pointermove", (event) => {
-  if (!state.data) return;
-  const box = strip.getBoundingClientRect();
-  const at = Math.floor(((event.clientX - box.left) / box.width) * COUNT);
-  const token = Math.min(COUNT - 1, Math.max(0, at));
-  const value = state.data.received[token].toFixed(2);
-  document.getElementById("received-said").textContent =
-    say("page.received-value", { token: TOKENS[token], value });
+document.getElementById("least").addEventListener("input", (event) => {
+  state.least = Number(event.target.value) / 100;
+  soon(paintLinks);
 });
 
-strip.addEventListener("pointerleave", () => {
-  document.getElementById("received-said").textContent = "";
+document.getElementById("sinkless").addEventListener("change", (event) => {
+  state.sinkless = event.target.checked;
+  soon(paintLinks);
 });

@@ -10,6 +10,11 @@ const state = {
   pointed: null, // the token under the pointer while none is held
   way: "at", // "at": what the token looks at; "by": what looks at it
   part: "whole", // or "chosen"
+  found: [], // what the search found, as [first token, last token]
+  foundAt: -1, // which of them was gone to last
+  linked: CHOSEN.length ? "chosen" : "near", // between which tokens lines are drawn, or "found"
+  least: 0.1, // the least weight that gets a line
+  sinkless: COUNT > LINKED, // whether lines to the first token are left out
   window: { row: 0, column: 0, side: COUNT },
   most: 1,
 };
@@ -28,13 +33,14 @@ async function choose(head) {
   // A layer that is already unpacked must not flicker.
   const late = setTimeout(() => pane.setAttribute("aria-busy", true), 120);
   try {
-    const layer = await layerOf(head.at);
+    const data = await dataOf(head);
     if (state.head !== head) return; // another head was chosen meanwhile
-    state.data = layer[head.column];
+    state.data = data;
     preparePicture();
     paintText();
     paintMatrix();
     paintReceived();
+    paintLinks();
     pane.dataset.shown = `${head.layer}-${head.head}`;
   } catch (error) {
     trouble();
@@ -85,13 +91,15 @@ function press(name, value) {
 }
 
 for (const button of document.querySelectorAll("[data-way]")) {
-  button.addEventListener("click", () => {
-    state.way = button.dataset.way;
-    press("way", state.way);
-    sayPair(null);
-    soon(paintText);
-    soon(paintMatrix);
-  });
+  button.addEventListener("click", () => turn(button.dataset.way));
+}
+
+// Shows what the token looks at, or what looks at it.
+function turn(way) {
+  state.way = way;
+  press("way", way);
+  sayPair(null);
+  for (const paint of [paintText, paintMatrix, paintLinks]) soon(paint);
 }
 
 for (const button of document.querySelectorAll("[data-lang]")) {
@@ -105,11 +113,16 @@ function speak(lang) {
   for (const element of document.querySelectorAll("[data-say]")) {
     element.textContent = say(element.dataset.say);
   }
+  for (const element of document.querySelectorAll("[data-hint]")) {
+    element.placeholder = say(element.dataset.hint);
+  }
   for (const element of document.querySelectorAll("[data-label]")) {
     element.setAttribute("aria-label", say(element.dataset.label));
     if (element.tagName === "BUTTON") element.title = say(element.dataset.label);
   }
-  document.getElementById("chosen").textContent = say("page.chosen", { count: CHOSEN.length });
+  for (const id of ["chosen", "linked-chosen"]) {
+    document.getElementById(id).textContent = say("page.chosen", { count: CHOSEN.length });
+  }
   document.getElementById("head").dataset.busy = say("page.loading");
   document.getElementById("size").textContent = say("page.size", {
     tokens: COUNT.toLocaleString("en"), layers: META.layers.length, heads: HEADS.length,
@@ -118,11 +131,16 @@ function speak(lang) {
   buildRoles();
   buildNotable();
   nameGrid();
+  sayKept();
+  sayFound();
   if (!state.head) return;
   nameHead();
   pointAt(null);
   sayPair(null);
-  if (state.data) paintText();
+  if (!state.data) return;
+  paintText();
+  paintScale();
+  paintLinks();
 }
 
 // The address remembers the head and the token, so that a link can point at both.
@@ -145,22 +163,29 @@ function recalled() {
 
 function paintAll() {
   paintGrid();
-  tinted = new Int16Array(COUNT).fill(-1); // every span takes the new colours
   if (!state.data) return;
   preparePicture();
-  paintText();
+  paintText(true);
   paintMatrix();
   paintReceived();
+  paintLinks();
 }
 
 function start() {
   document.getElementById("model").textContent = META.model;
-  document.getElementById("parts").hidden = META.dense;
+  document.getElementById("parts").hidden = META.dense || !CHOSEN.length;
+  document.getElementById("linked").hidden = COUNT <= LINKED;
+  document.getElementById("linked-chosen").hidden = !CHOSEN.length;
+  // Room for the list's usual length, so that what stands below keeps its place.
+  const usual = META.dense ? COUNT : STRONGEST;
+  document.querySelector(".most").style.minHeight = `${46 + 22 * Math.min(8, Math.max(2, usual))}px`;
   buildGrid();
   state.head = recalled();
   speak(META.lang);
   press("way", state.way);
   press("part", state.part);
+  press("linked", state.linked);
+  document.getElementById("sinkless").checked = state.sinkless;
   buildText();
   if (!("DecompressionStream" in window)) {
     trouble();
@@ -172,11 +197,12 @@ function start() {
     document.documentElement.dataset.grid = "shown";
   }).catch(trouble);
   reveal(state.token);
-  choose(state.head);
+  choose(state.head).then(() => fillRest());
   dark.addEventListener("change", paintAll);
   new ResizeObserver(() => {
     soon(paintMatrix);
     soon(paintReceived);
+    soon(paintLinks);
   }).observe(document.querySelector(".views"));
 }
 

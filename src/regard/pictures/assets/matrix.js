@@ -18,14 +18,8 @@ function preparePicture() {
     return;
   }
   const side = partCount();
-  const values = new Float32Array(side * side);
-  let most = 0;
-  for (let i = 0; i < values.length; i++) {
-    values[i] = data.exact[i] / 65535;
-    most = Math.max(most, values[i]);
-  }
-  state.most = most;
-  paintLevels(picture, levelsOf(values, most), side, side);
+  state.most = data.exact.reduce((a, b) => Math.max(a, b), 0);
+  paintLevels(picture, levelsOf(data.exact, state.most), side, side);
 }
 
 function showAll() {
@@ -93,7 +87,7 @@ function places(from, side) {
 function paintCells(context) {
   const { row, column, side } = state.window;
   const ramp = rampNow();
-  const most = state.data.top.reduce((a, b) => Math.max(a, b), 0) / 65535 || 1;
+  const most = state.data.top.reduce((a, b) => Math.max(a, b), 0) || 1;
   for (const query of places(row, side)) {
     for (const key of places(column, side)) {
       const [value] = weight(state.data, query, key);
@@ -180,7 +174,7 @@ function paintScale() {
   document.getElementById("ramp").style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
   const cellwise = apart();
   const most = cellwise
-    ? state.data.top.reduce((a, b) => Math.max(a, b), 0) / 65535 : state.most;
+    ? state.data.top.reduce((a, b) => Math.max(a, b), 0) : state.most;
   document.getElementById("most-weight").textContent = number(most);
   const means = state.part === "whole" && !META.dense;
   const key = cellwise ? "page.scale-zoomed" : means ? "page.scale-mean" : "page.scale";
