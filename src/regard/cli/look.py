@@ -99,8 +99,9 @@ def _show(wish: Wish, lang: Language) -> None:
     from rich.console import Console
 
     from regard.cli.stages import Stages
-    from regard.pictures import render, save
+    from regard.pictures import DRAWN, render, save
     from regard.pictures.document import json_bytes
+    from regard.recording.drawing import best
 
     # Read when torch is loaded.  Threads that wait by spinning make the work several times slower
     # where other programs want the cores too, and gain little where none do.
@@ -116,7 +117,10 @@ def _show(wish: Wish, lang: Language) -> None:
             notes.append(say("look.wrote", lang, path=wish.keep))
         for path in wish.paths:
             stages.begin("look.writing", path=path)
-            save(overview, path, lang, progress=stages.step)
+            if path.suffix.lower() in DRAWN:
+                best(overview, subject.whole(recording), subject.image).save(path, lang)
+            else:
+                save(overview, path, lang, progress=stages.step)
             notes.append(say("look.wrote", lang, path=path))
     for note in notes:
         typer.echo(note, err=True)
