@@ -27,8 +27,8 @@ from regard.pictures.phrases import Phrase
 from regard.pictures.strip import Strip
 from regard.recording import places
 from regard.recording.reading import spoken
-from regard.recording.recording import Recording
-from regard.recording.summary import summarise
+from regard.recording.recording import Layer, Recording
+from regard.recording.summary import LayerStatistics, summarise
 
 if TYPE_CHECKING:
     from regard.recording.answers.compare import Comparison
@@ -56,18 +56,19 @@ class Pictures:
         progress: Callable[[int, int], None] | None = None,
     ) -> Heads:
         """The grid of all heads, or of those of some layers; ``progress`` is told of each layer."""
-        numbers = range(len(self._seen)) if layers is None else layers
+        summed = self._seen.statistics
+        numbers = _numbers("layer", layers, len(summed) or len(self._seen))
+        told = progress or (lambda done, total: None)
         found = []
         for done, number in enumerate(numbers):
-            if progress:
-                progress(done, len(numbers))
-            layer = self._seen[number]
-            summed = summarise(layer, strongest=0, pixels=128)
-            square = layer.q.shape[-2] == layer.k.shape[-2] and layer.kind != "cross"
+            told(done, len(numbers))
+            one = summed[number] if summed else self._summed(number)
+            square = one.kind != "cross" and one.shape[-1] == one.shape[-2]
             found += [
-                Head(number, head, summed.image[0, head], summed.role(head) if square else "none")
-                for head in range(layer.heads)
+                Head(number, head, one.image[0, head], one.role(head) if square else "none")
+                for head in range(one.heads)
             ]
+        told(len(numbers), len(numbers))
         title = Phrase("picture.heads-of", layers=len(numbers), heads=len(found))
         return Heads(found, title)
 
@@ -99,7 +100,7 @@ class Pictures:
         rows, columns = self._axes(layer)
         asked = _numbers("query", query, len(rows))
         strongest = self._weights(layer).topk(STRONGEST)
-        head = _number("head", head, self._seen[layer].heads)
+        head = _number("head", head, self._layer(layer).heads)
         keys, weights = (_array(part)[0, head] for part in (strongest.keys, strongest.weights))
         links = [
             (q, int(key), float(weight))
@@ -120,13 +121,13 @@ class Pictures:
 
         The mean over all layers and heads, or over the chosen ones.
         """
-        layers = _numbers("layer", layer, len(self._seen))
+        layers = _numbers("layer", layer, len(self._seen.statistics) or len(self._seen))
         rows, columns = self._axes(layers[0])
         asked = _numbers("query", query, len(rows))
         by = np.zeros(len(rows))
         by[asked] = 1 / len(asked)
         mass = np.mean([self._ask(n, head, received(by)) for n in layers], axis=0)
-        count = sum(len(_numbers("head", head, self._seen[n].heads)) for n in layers)
+        count = sum(len(_numbers("head", head, self._layer(n).heads)) for n in layers)
         where = Phrase("picture.all-heads", count=count, layers=len(layers))
         if len(layers) == 1:
             where = self._where(layers[0], head)
@@ -157,11 +158,11 @@ class Pictures:
         Raises:
             KindError: a layer whose keys are no patches.
         """
-        place = self._seen.run.places.get(self._seen[layer].keys)
+        place = self._seen.run.places.get(self._layer(layer).keys)
         if not isinstance(place, places.Patches):
             raise KindError(
                 f"patches are drawn of a layer that looks at an image, but the keys of layer "
-                f"{layer} are {self._seen[layer].keys}; use seen.pictures.head({layer}, …)"
+                f"{layer} are {self._layer(layer).keys}; use seen.pictures.head({layer}, …)"
             )
         before, patch = len(place.before), None
         if isinstance(query, tuple):
@@ -185,7 +186,7 @@ class Pictures:
 
     def distances(self, layer: int, heads: int | Sequence[int] | None = None) -> Distances:
         """Which share of a head's weight lies at each distance; five heads from near to far."""
-        if self._seen[layer].kind == "cross":
+        if self._layer(layer).kind == "cross":
             raise KindError(
                 f"layer {layer} looks from one text at another, so its weights have no distance"
             )
@@ -223,8 +224,19 @@ class Pictures:
 
     # ------------------------------------------------------------------ what they are made from
 
+    def _layer(self, number: int) -> Layer:
+        if self._seen.statistics:
+            raise KindError(
+                "this recording holds statistics only, of which seen.pictures.heads() is drawn; "
+                "for other pictures watch without keep=Statistics(…)"
+            )
+        return self._seen[number]
+
+    def _summed(self, number: int) -> LayerStatistics:
+        return summarise(self._seen[number], strongest=0, pixels=128)
+
     def _weights(self, layer: int) -> Any:
-        return self._seen[layer].weights
+        return self._layer(layer).weights
 
     def _ask(self, layer: int, head: Any, question: Question) -> NDArray[np.float64]:
         """The answer for one head of the first sample, or the mean of several."""
@@ -233,14 +245,14 @@ class Pictures:
         return np.asarray(answer[heads].astype(np.float64).mean(axis=0))
 
     def _where(self, layer: int, head: Any) -> Phrase:
-        heads = _numbers("head", head, self._seen[layer].heads)
+        heads = _numbers("head", head, self._layer(layer).heads)
         if len(heads) == 1:
             return Phrase("picture.layer-head", layer=layer, head=heads[0])
         return Phrase("picture.layer-heads", layer=layer, count=len(heads))
 
     def _axes(self, number: int) -> tuple[Axis, Axis]:
         """The queries and the keys of a layer, by their names."""
-        layer = self._seen[number]
+        layer = self._layer(number)
         T, S = int(layer.q.shape[-2]), int(layer.k.shape[-2])
         return self._axis(layer.queries, T, "query"), self._axis(layer.keys, S, "key")
 
