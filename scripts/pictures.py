@@ -1,7 +1,8 @@
-"""Draws the pictures of docs/pictures.md and the README: python scripts/pictures.py FOLDER [SOUND.wav]
+"""Draws the pictures of docs/pictures.md and of the README.
 
-It takes the two models that come as packages, a vision model of random weights, and for the picture
-of sound a WAV file in which someone speaks English; without one that picture is left out.
+``python scripts/pictures.py FOLDER [SOUND.wav]`` takes the two models that come as packages, a
+vision model of random weights, and for the picture of sound a WAV file in which someone speaks
+English; without one that picture is left out.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ TEXT = "The animal didn't cross the street because it was too tired"
 CHINESE = "那只动物没有过马路，因为它太累了。"
 LONG = (ROOT / "LICENSE").read_text(encoding="utf-8")[:3000]
 RATE = 16_000
+LARGE = 150_000
+"""Bytes that a picture of the documentation may have."""
 
 
 def silent(_key: str, **_values: Any) -> None:
@@ -60,7 +63,7 @@ def sight() -> tuple[Any, Image.Image]:
     sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
     config = ViTConfig(**sizes, intermediate_size=64, image_size=224, patch_size=16)
     model = ViTModel(config, add_pooling_layer=False).eval()
-    weights = {name: value for name, value in model.named_parameters()}
+    weights = dict(model.named_parameters())
     with torch.no_grad():
         for name, value in weights.items():
             if "position" in name:
@@ -106,7 +109,7 @@ def pictures(sound: Path | None) -> dict[str, tuple[Picture, str]]:
         "links": (draw.links(13, 8), "en"),
         "strip": (draw.strip(13, 8, it), "en"),
         "strip.zh": (chinese.pictures.strip(13, 8), "zh"),
-        "strip-long": (long.pictures.strip(13, 8), "en"),
+        "strip-long": (read("smollm2", LONG[200:1100]).pictures.strip(13, 8), "en"),
         "patches": (eyes.pictures.patches(image, 0, None, (2, 11)), "en"),
         "distances": (long.pictures.distances(13), "en"),
         "change": (draw.change(seen.compare(other), 13, 8), "en"),
@@ -123,10 +126,14 @@ def main() -> None:
     for name, (picture, lang) in pictures(sound).items():
         path = folder / f"{name}.png"
         picture.save(path, lang)
-        # Few colours and 200 dots an inch do for a page of the documentation.
+        # 200 dots an inch do for a page of the documentation, and fewer where they are many.
         with Image.open(path) as opened:
-            small = opened.convert("RGB").resize((opened.width * 2 // 3, opened.height * 2 // 3))
-        small.quantize(192, dither=Image.Dither.NONE).save(path, optimize=True, dpi=(200, 200))
+            whole = opened.convert("RGB")
+        for dots in (200, 150):
+            size = whole.width * dots // 300, whole.height * dots // 300
+            whole.resize(size, Image.Resampling.LANCZOS).save(path, optimize=True, dpi=(dots, dots))
+            if path.stat().st_size < LARGE:
+                break
         print(path.name, path.stat().st_size)
 
 
