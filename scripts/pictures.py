@@ -27,8 +27,6 @@ TEXT = "The animal didn't cross the street because it was too tired"
 CHINESE = "那只动物没有过马路，因为它太累了。"
 LONG = (ROOT / "LICENSE").read_text(encoding="utf-8")[:3000]
 RATE = 16_000
-LARGE = 150_000
-"""Bytes that a picture of the documentation may have."""
 
 
 def silent(_key: str, **_values: Any) -> None:
@@ -109,7 +107,10 @@ def pictures(sound: Path | None) -> dict[str, tuple[Picture, str]]:
         "links": (draw.links(13, 8), "en"),
         "strip": (draw.strip(13, 8, it), "en"),
         "strip.zh": (chinese.pictures.strip(13, 8), "zh"),
-        "strip-long": (read("smollm2", LONG[200:1100]).pictures.strip(13, 8), "en"),
+        "strip-long": (
+            read("smollm2", LONG[LONG.index("Definitions") :][:900]).pictures.strip(13, 8),
+            "en",
+        ),
         "patches": (eyes.pictures.patches(image, 0, None, (2, 11)), "en"),
         "distances": (long.pictures.distances(13), "en"),
         "change": (draw.change(seen.compare(other), 13, 8), "en"),
@@ -126,14 +127,12 @@ def main() -> None:
     for name, (picture, lang) in pictures(sound).items():
         path = folder / f"{name}.png"
         picture.save(path, lang)
-        # 200 dots an inch do for a page of the documentation, and fewer where they are many.
+        # 150 dots an inch and 256 colours do for a page of the documentation.
         with Image.open(path) as opened:
-            whole = opened.convert("RGB")
-        for dots in (200, 150):
-            size = whole.width * dots // 300, whole.height * dots // 300
-            whole.resize(size, Image.Resampling.LANCZOS).save(path, optimize=True, dpi=(dots, dots))
-            if path.stat().st_size < LARGE:
-                break
+            size = opened.width // 2, opened.height // 2
+            small = opened.convert("RGB").resize(size, Image.Resampling.BOX)
+        few = small.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(path, optimize=True, dpi=(150, 150))
         print(path.name, path.stat().st_size)
 
 
