@@ -121,9 +121,10 @@ def _show(wish: Wish, lang: Language) -> None:
 
     from regard.cli.answers import document
     from regard.cli.stages import Stages
-    from regard.pictures import render, save
+    from regard.pictures import DRAWN, render, save
     from regard.pictures.document import json_bytes
     from regard.recording import tables
+    from regard.recording.drawing import best
 
     # Read when torch is loaded.  Threads that wait by spinning make the work several times slower
     # where other programs want the cores too, and gain little where none do.
@@ -150,6 +151,8 @@ def _show(wish: Wish, lang: Language) -> None:
             stages.begin("look.writing", path=path)
             if path.suffix.lower() in tables.SUFFIXES:
                 _table(path, subject, recording, overview, stages).save(path)
+            elif path.suffix.lower() in DRAWN:
+                best(overview, subject.whole(recording), subject.image).save(path, lang)
             else:
                 save(overview, path, lang, progress=stages.step)
             notes.append(say("look.wrote", lang, path=path))

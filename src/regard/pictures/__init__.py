@@ -1,6 +1,8 @@
 """Pictures of attention: arrays to terminal, PNG, SVG, HTML and JSON.
 
-Each writer takes an ``Overview`` and a language, and knows nothing of models.
+A ``Picture`` is made of plain arrays: ``Matrix`` and ``Change``, ``Links``, ``Strip``, ``Patches``,
+``Distances``, ``Heads``.  An ``Overview`` holds all heads of a model over one text, for the
+terminal, the page and JSON.  Nothing here knows of models.
 """
 
 from __future__ import annotations
@@ -11,8 +13,16 @@ from typing import TYPE_CHECKING
 
 from regard._errors import UserError
 from regard._words import Language
+from regard.pictures.axes import Numbers, Seconds, Words
+from regard.pictures.distances import Distances
 from regard.pictures.document import json_bytes, json_document
+from regard.pictures.heads import Head, Heads
+from regard.pictures.links import Links
+from regard.pictures.matrix import Change, Matrix
 from regard.pictures.overview import ROLES, HeadView, Overview
+from regard.pictures.patches import Patches
+from regard.pictures.picture import Picture
+from regard.pictures.strip import Strip
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +33,29 @@ DRAWN = (".png", ".svg")
 SUFFIXES = (*PAGES, *DRAWN, ".json")
 """Every suffix that ``save`` takes."""
 
-__all__ = ["DRAWN", "ROLES", "SUFFIXES", "HeadView", "Overview", "json_document", "render", "save"]
+__all__ = [
+    "DRAWN",
+    "ROLES",
+    "SUFFIXES",
+    "Change",
+    "Distances",
+    "Head",
+    "HeadView",
+    "Heads",
+    "Links",
+    "Matrix",
+    "Numbers",
+    "Overview",
+    "Patches",
+    "Picture",
+    "Seconds",
+    "Strip",
+    "Words",
+    "json_document",
+    "picture_of",
+    "render",
+    "save",
+]
 
 
 def render(overview: Overview, console: Console, lang: Language) -> None:
@@ -32,6 +64,11 @@ def render(overview: Overview, console: Console, lang: Language) -> None:
     from regard.pictures import terminal
 
     terminal.render(overview, console, lang)
+
+
+def picture_of(overview: Overview) -> Picture:
+    """The overview drawn: the matrix of its head where it has only one, else the grid of heads."""
+    return Matrix.of(overview) if len(list(overview.heads())) == 1 else Heads.of(overview)
 
 
 def save(
@@ -53,9 +90,7 @@ def save(
 
         save_page(overview, path, lang, progress)
     elif suffix in DRAWN:
-        from regard.pictures.figure import save_picture
-
-        save_picture(overview, path, lang)
+        picture_of(overview).save(path, lang)
     elif suffix == ".json":
         from regard.pictures.atomic import write_whole
 

@@ -36,6 +36,21 @@ def ramp(dark: bool = False) -> NDArray[np.uint8]:
     return np.round(255 * _oklab_to_srgb(lab)).astype(np.uint8)
 
 
+def diverging() -> NDArray[np.uint8]:
+    """(256, 3) colours of a difference from −most over 0 to the most: blue, white, orange.
+
+    Lightness in OKLab falls evenly on both sides, so in grey print the size of a difference can be
+    read, though not its sign; blue and orange differ to colour-blind readers too.
+    """
+    t = np.linspace(-1.0, 1.0, 256)
+    size = np.abs(t)
+    light = 0.985 - 0.545 * size
+    chroma = 0.15 * size**0.8
+    hue = np.radians(np.where(t < 0, 255.0, 52.0))
+    lab = np.stack([light, chroma * np.cos(hue), chroma * np.sin(hue)], axis=1)
+    return np.round(255 * _oklab_to_srgb(lab)).astype(np.uint8)
+
+
 def shrink(
     image: NDArray[np.floating], step: int, entries: NDArray[np.integer] | None = None
 ) -> NDArray[np.float32]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -54,6 +55,34 @@ def families(texts: Iterable[str]) -> list[str]:
             count=len(letters),
         )
     return chosen
+
+
+@lru_cache(maxsize=64)
+def glyphs(family: str, letters: str) -> bytes | None:
+    """A font file with those of ``letters`` that ``family`` has; None where it has none."""
+    from fontTools import subset
+    from fontTools.ttLib import TTFont
+    from matplotlib import font_manager
+
+    had = [ord(letter) for letter in letters if ord(letter) in _letters(family)]
+    if not had:
+        return None
+    path = font_manager.findfont(font_manager.FontProperties(family=[family]))
+    options = subset.Options(hinting=False, notdef_outline=True, name_IDs=[])
+    options.layout_features = ["ccmp", "mark", "mkmk", "init", "medi", "fina", "isol", "rlig"]
+    options.drop_tables += ["FFTM", "vhea", "vmtx", "VORG", "BASE"]
+    face = getattr(path, "face_index", 0)
+    with TTFont(path, fontNumber=face, lazy=True, recalcTimestamp=False) as font:
+        if (
+            "CFF " in font
+        ):  # of Chinese: its letters stand alone, and its rules take seconds to read
+            options.drop_tables += ["GSUB", "GPOS", "GDEF"]
+        cutter = subset.Subsetter(options)
+        cutter.populate(unicodes=had)
+        cutter.subset(font)
+        file = io.BytesIO()
+        font.save(file)
+    return file.getvalue()
 
 
 def _installed() -> set[str]:

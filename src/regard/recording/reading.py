@@ -92,6 +92,15 @@ def plain(tokens: Sequence[str]) -> Reading:
     )
 
 
+def spoken(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """What the tokens ``ids`` are called: as people read them, as far as the tokenizer can say."""
+    if tokenizer is None:
+        return [str(number) for number in ids]
+    if hasattr(tokenizer, "get_added_vocab"):
+        return labels(_pieces(tokenizer, list(ids)))[0]
+    return list(plain(tokenizer.convert_ids_to_tokens(list(ids))).tokens)
+
+
 def read_ids(loaded: Loaded, ids: list[int], text: str) -> Reading:
     """The tokens ``ids`` of ``text``."""
     tokenizer = loaded.tokenizer

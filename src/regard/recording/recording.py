@@ -26,6 +26,7 @@ from regard.rules.rule import Rule, flatten
 
 if TYPE_CHECKING:
     from regard.recording.diagnoses import Diagnosis
+    from regard.recording.drawing import Pictures
     from regard.recording.follower import Follower
     from regard.recording.places import Places
     from regard.recording.reading import Reading
@@ -302,6 +303,16 @@ class Recording(Answers):
         from regard.recording.tables import table
 
         return table(self, name, **options)
+
+    @property
+    def pictures(self) -> Pictures:
+        """Pictures for a paper, a notebook or a terminal: ``seen.pictures.head(13, 8)``.
+
+        :class:`regard.recording.drawing.Pictures` lists them.
+        """
+        from regard.recording.drawing import Pictures
+
+        return Pictures(self)
 
     def save(self, path: str | Path) -> None:
         """Write the recording as a file that :func:`regard.load` opens: whole, or not at all.

@@ -38,6 +38,14 @@ class Subject:
     """Another text for the same model."""
     word: Callable[[int], str] = str
     """How a token reads, from its number."""
+    image: Any = None
+    """What the model sees, where it is an image: its own input."""
+
+    def whole(self, recording: Recording) -> Recording | None:
+        """The recording, where its layers are those of :meth:`square`, by the same numbers."""
+        run = recording.run
+        T = len(self.reading.tokens)
+        return recording if all(_sides(one) == (T, T) for one in run.layers) else None
 
     def square(self, recording: Recording) -> Recording:
         """The layers that look from its positions at its positions, such as no cross attention."""
@@ -182,7 +190,8 @@ def _sensed(name: str, sensed: senses.Sensed, key: str, notes: tuple[Note, ...] 
             name, sensed.model, sensed.inputs, sensed.reading, keep, step, sensed.layers
         )
 
-    return Subject(name, sensed.reading, sensed.layers, sensed.heads, record, notes)
+    seen = sensed.inputs.get("pixel_values")
+    return Subject(name, sensed.reading, sensed.layers, sensed.heads, record, notes, seen)
 
 
 @dataclass(frozen=True)
