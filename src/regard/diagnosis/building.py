@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.diagnosis.configs import constructor_arguments
-from regard.diagnosis.roles import parameter_role, size_role
+from regard.diagnosis.roles import parameter_role, plain, size_role
 from regard.diagnosis.source import Source, read
 from regard.diagnosis.subject import Parameter, Refused, Sizes, Subject, quiet_torch, seed
 
@@ -184,8 +184,20 @@ def _is_number(annotation: Any) -> bool:
 def _by_company(found: list[Parameter]) -> list[Parameter]:
     """Roles that depend on the other parameters: h beside n, k alone, three names of no meaning."""
     roles = {p.role for p in found}
+    kept = {c: p for p in found for c in "kv" if p.role == "cache" and plain(p.name)[:1] == c}
+    if (
+        "q" in roles
+        and not roles & {"k", "v"}
+        and len(kept) == 2
+        and all(p.required for p in kept.values())
+    ):  # a step of decoding: what is kept are the keys and the values
+        names = {p.name: c for c, p in kept.items()}
+        return [replace(p, role=names.get(p.name, p.role)) for p in found]
     if {"q", "k", "v"} <= roles:
-        return [replace(p, role="heads") if p.name == "h" else p for p in found]
+        more = {"x": "pad", "context": "pad"}  # all inputs are there: which of them are real
+        return [
+            replace(p, role="heads" if p.name == "h" else more.get(p.role, p.role)) for p in found
+        ]
     if not roles & {"x", "q"}:
         unknown = [p for p in found if p.required and p.role in ("other", "k", "v", "context")]
         if len(unknown) == 1:

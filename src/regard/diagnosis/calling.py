@@ -19,6 +19,8 @@ from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject
 
 PLAIN = ("BTC", "TBC", "TC", "BCT")
+ONE = "-one"
+"""The end of a variant's name where the query has no axis for its length."""
 HEADED = ("BTD", "TD", "BHTD", "BTHD", "TBD", "HTD")
 
 

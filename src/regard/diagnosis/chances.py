@@ -42,7 +42,7 @@ def drops(judge: Judge, base: Base) -> list[Hit]:
         moves = one is not None and two is not None and not np.array_equal(one, two)
         results = []
         for value in (HIGH, LOW):
-            with keeping(value):
+            with keeping(value, *subject.spaces()):
                 got = _draw(judge, base, more, 1)
             if got is not None and np.isfinite(got).all() and got.any():
                 results.append(got)

@@ -14,7 +14,7 @@ from regard.diagnosis.hypotheses import structure_deviations
 from regard.diagnosis.judge import HALF, SINGLE, Base, Judge
 from regard.diagnosis.reference import compute
 from regard.diagnosis.search import ROUNDING, Explanation, Observation, explain
-from regard.diagnosis.source import stated_layout
+from regard.diagnosis.source import casts_to_half, stated_layout
 from regard.diagnosis.steps import Array
 
 TRIES = 8
@@ -96,7 +96,8 @@ def _readable(judge: Judge, setup: Setup, fixed: Mapping[str, Any]) -> Setup:
     """
     if len(setup.case.weights) < 2:
         return setup
-    seen = (s for s in judge.prepared(setup.rng, 1, 1) if s.layout == setup.layout)
+    ways = (setup.layout, setup.variant)
+    seen = (s for s in judge.prepared(setup.rng, 1, 1) if (s.layout, s.variant) == ways)
     one = next((s for s in seen if len(s.case.weights) == len(setup.case.weights)), None)
     called = None if one is None else judge.call(one, fixed)
     if one is None or called is None:
@@ -141,9 +142,13 @@ def _explained(
             seconds=min(1.0, max(0.3, judge.deadline - time.process_time())),
         )  # fmt: skip
         tolerance = SINGLE if fits else tolerance
-    if not fits and output.dtype == np.float16:
+    if not fits and (output.dtype == np.float16 or casts_to_half(judge.subject.source)):
         tolerance = HALF
-        fits = explain([observation], [], readings=len(setup.case.weights), tolerance=HALF, most=0)
+        fits = explain(
+            [observation], judge.deviations(setup), readings=len(setup.case.weights),
+            tolerance=HALF, most=1, seconds=1.0,
+        )  # fmt: skip
+        fits = [e for e in fits if e.error <= 2 * min(f.error for f in fits)]
     return Base(
         setup, _confirmed(judge, setup, fits, fixed, tolerance), output, result, tolerance, fixed
     )

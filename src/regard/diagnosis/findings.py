@@ -44,7 +44,7 @@ def name_base(judge: Judge, base: Base, outcome: Outcome) -> None:
             best.error,
             1.0,
         )
-    if found.shared:
+    if found.shared or base.setup.variant == "shared":
         add(
             outcome,
             source,
@@ -88,7 +88,7 @@ def name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
         if found is None:
             add_hits(outcome, judge.subject.source, [rounds.half_refused(judge)])
             continue
-        if found.faults == ("mask-ignored",) and not known_parameter(p.name):
+        if found.faults == ("mask-ignored",) and not known_parameter(p.name, p.role):
             continue  # its name leaves open what it masks
         _name_mask(judge, found, outcome)
         if found.meaning not in (None, "ignored"):

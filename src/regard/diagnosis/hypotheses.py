@@ -108,7 +108,7 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
         *_axes(case),
         *_sources(case, form),
         *_projections(case, hints),
-        *_heads(case),
+        *_heads(case, hints),
         *_around(case, hints),
         *(_positions() if "rotary" in hints else ()),
         *_biases(case),
@@ -116,8 +116,10 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
 
 
 def _axes(case: Case) -> Iterator[Deviation]:
-    axes = [("queries", "softmax-axis", 3), ("none", "softmax-missing", 3),
+    axes = [("none", "softmax-missing", 3),
             ("single", "softmax-single", 2), ("matrix", "softmax-heads", 3)]  # fmt: skip
+    if case.q.shape[-2] > 1:  # else it is the axis of size 1
+        axes.append(("queries", "softmax-axis", 3))
     if case.heads > 1:
         axes += [("heads", "softmax-heads", 3), ("sample", "softmax-heads", 2),
                  ("flat-heads", "softmax-heads", 2)]  # fmt: skip
@@ -160,13 +162,16 @@ def _projections(case: Case, hints: frozenset[str]) -> Iterator[Deviation]:
                 yield _d("activation", (name, where), "projection-nonlinear", tier=tier)
 
 
-def _heads(case: Case) -> Iterator[Deviation]:
+def _heads(case: Case, hints: frozenset[str]) -> Iterator[Deviation]:
     if case.heads > 1 and case.explicit:
         yield _d("merge", "explicit-flat", "merge-no-transpose")
     elif case.heads > 1:
         yield _d("split", "flat", "split-no-transpose")
         yield _d("merge", "flat", "merge-no-transpose")
         yield _d("split", "keys-flat", "split-no-transpose", cost=1.2, tier=2)
+        if "time-first" in hints:
+            yield _d("split", "flat-time-first", "split-no-transpose", cost=1.1)
+            yield _d("merge", "flat-time-first", "merge-no-transpose", cost=1.1)
         yield Deviation((("split", "last"), ("merge", "last")), (), 0.4, 1, "heads-last")
     if 1 < case.groups < case.heads:
         yield _d("groups", "tiled", "kv-head-order")

@@ -95,6 +95,8 @@ def _headed(x: Array, heads: int, how: str) -> Array:
         return x.reshape(b, t, heads, c // heads).swapaxes(1, 2)
     if how == "last":
         return x.reshape(b, t, c // heads, heads).transpose(0, 3, 1, 2)
+    if how == "flat-time-first":
+        x = x.swapaxes(0, 1)
     return x.reshape(b, heads, t, c // heads)  # the view without the transposition
 
 
@@ -106,6 +108,8 @@ def _merged(x: Array, how: str) -> Array:
         return x.transpose(0, 2, 3, 1).reshape(b, t, h * d)
     if how == "time-last":
         return x.transpose(0, 1, 3, 2).reshape(b, t, h * d)
+    if how == "flat-time-first":
+        return x.reshape(t, b, h * d).swapaxes(0, 1)
     return x.reshape(b, t, h * d)
 
 
@@ -288,7 +292,7 @@ def _on_weights(w: Array, a: Array, place: Any) -> Array:
 
 def weigh(s: Array, masks: list[tuple[Array, Any]], axis: str) -> Array:
     """Scores (B, H, T, S) to weights, each mask applied where and how its place says."""
-    fill = -1e9 if axis == "none" else -np.inf
+    fill = -np.inf if axis == "keys" else -1e9  # no row over keys is lost where another axis is
     for a, place in masks:
         s = _on_scores(s, a, place, fill)
     w = normalised(s, axis)

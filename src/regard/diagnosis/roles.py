@@ -97,9 +97,9 @@ def parameter_role(name: str) -> str:
     return "other"
 
 
-def known_parameter(name: str) -> bool:
-    """Whether a parameter's whole name is one of the usual ones."""
-    return plain(name) in _ROLE
+def known_parameter(name: str, role: str) -> bool:
+    """Whether a parameter's whole name is one of the usual ones of this role."""
+    return _ROLE.get(plain(name)) == role
 
 
 def size_role(name: str) -> str:
