@@ -30,7 +30,7 @@ class Setup:
 
     layout: str
     form: str
-    """self (one tensor), cross (two) or three."""
+    """self (one tensor), cross (two), three, or latent (one, and learned queries)."""
     arguments: Mapping[str, Any]
     case: Case
     names: Mapping[str, str]

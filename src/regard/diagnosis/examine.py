@@ -21,6 +21,7 @@ from regard.diagnosis.finding import find_base
 from regard.diagnosis.findings import name_base, name_masks
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.outcome import Outcome, add, add_hit
+from regard.diagnosis.roles import size_role
 from regard.diagnosis.source import read, source_of
 from regard.diagnosis.subject import Refused, Sizes, Subject
 
@@ -85,7 +86,7 @@ def _short(error: Exception) -> str:
 def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
     judge = Judge(subject, said)
     outcome = Outcome("right", subject.name)
-    length = min(max(5, (judge.window() or 0) + 2), LONGEST)
+    length = _length(judge)
     base = find_base(judge, seed=said.get("seed", 0), queries=length, keys=length)
     if base is None:
         return _uncalled(judge, outcome)
@@ -99,6 +100,18 @@ def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
     if said.get("against") is not None:
         _against(judge, base, outcome, said["against"])
     return outcome
+
+
+def _length(judge: Judge) -> int:
+    """The number of tokens of the first probe: longer than a window, and like no other size."""
+    length = min(max(5, (judge.window() or 0) + 2), LONGEST)
+    if any(size_role(name) == "exact_length" for name in judge.subject.given):
+        return length
+    found = judge.found
+    first = found.readings[0]
+    widths = {w.w.shape[1] // found.heads for w in (first.q, first.v) if w is not None}
+    taken = {found.heads, found.groups, found.width_in, *widths}
+    return next(n for n in range(length, length + len(taken) + 1) if n not in taken)
 
 
 def _against(judge: Judge, base: Base, outcome: Outcome, other: Any) -> None:

@@ -138,7 +138,7 @@ def _name_mask(judge: Judge, found: MaskAnswer, outcome: Outcome) -> None:
 def _missing_causality(judge: Judge, base: Base, outcome: Outcome, rule: RuleAnswer | None) -> None:
     best = base.best
     assert best is not None
-    if not judge.causal or rule is not None or base.setup.form == "cross":
+    if not judge.causal or rule is not None or base.setup.form in ("cross", "latent"):
         return
     if best.steps.get("rule", "none") != "none":
         return

@@ -23,7 +23,7 @@ _PARAMETERS: dict[str, str] = {
     "pad": "keypaddingmask paddingmask padmask srckeypaddingmask pad ispad padding mempadmask "
     "tokenmask "
     "kpm validmask keymask kmask sequencemask inputmask seqmask srcpadmask contextmask maskpad "
-    "wordmask realmask kpadmask",
+    "wordmask realmask kpadmask valid isvalid validtokens isreal real present istoken ispadding",
     "lengths": "validlens validlen lengths lens seqlens seqlengths length xlens inputlengths klens "
     "keylengths seqlen validlengths",
     "causal": "causal iscausal usecausal causalmask usecausalmask autoregressive maskfuture "
@@ -117,7 +117,7 @@ def size_role(name: str) -> str:
     for role in sizes.split():
         if word in _PARAMETERS[role].split():
             return role
-    if "head" in word and not re.search(r"dim|size|width|d$|^d", word):
+    if "head" in word and not re.search(r"dim|size|width|headd$|^d", word):
         return "groups" if "kv" in word or "key" in word else "heads"
     if "drop" in word:
         return "dropout"

@@ -56,7 +56,7 @@ _LARGE_SCORES = (
     r"(?:scores?|logits?|activations?|dot products|products|energ(?:y|ies)|inputs|values?)\b[^.\n]*"
     r"\b(?:hundreds?|thousands?|(?:very |arbitrarily |quite )?large|huge|unbounded)\b|"
     r"\b(?:large|huge|unnormali[sz]ed|unbounded) (?:scores|logits|activations|inputs|values)|"
-    r"(?:分数|得分|打分|输入|数值)[^。\n]*(?:几百|数百|上百|成百|上千|很大|较大|巨大)"
+    r"(?:分数|得分|打分|输入|数值)[^。\n]*(?:几百|数百|上百|成百|几千|数千|上千|几万|上万|很大|较大|非常大|巨大)"
 )
 """Prose that speaks of scores at which exp overflows."""
 

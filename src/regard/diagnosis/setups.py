@@ -13,7 +13,7 @@ from regard.diagnosis.calling import HEADED, ONE, Setup, forms, layouts_of, plac
 from regard.diagnosis.holders import WEIGHT_ROLES, Holder, holders_of
 from regard.diagnosis.hypotheses import scales
 from regard.diagnosis.reference import Case, Linear, Weights
-from regard.diagnosis.source import shapes_in
+from regard.diagnosis.source import shapes_in, states_square_weights
 from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Parameter, Sizes, Subject
 from regard.diagnosis.weights import Found
@@ -27,9 +27,12 @@ def setups(
     has_args = bool(argument_weights or holders_of(subject))
     has_weights = has_args or found.width_in is not None
     single = (True, False) if _says_one_query(subject) else (False, True)
+    ways = forms(subject)
+    if found.latents is not None and ways == ["self"]:
+        ways = ["latent", "self"]
     for one in single:
-        for form in forms(subject):
-            if one and form == "self":
+        for form in ways:
+            if one and form in ("self", "latent"):
                 continue
             for layout in layouts_of(subject, weighted=has_weights, said=said):
                 for variant in _variants(subject, has_weights=has_weights, args=has_args):
@@ -67,6 +70,8 @@ def _variants(subject: Subject, *, has_weights: bool, args: bool) -> list[str]:
             r"\bfor\b.*\bin\s+(?:range|zip|enumerate)|head", code
         ):
             many = ["stack", "plain", "square", "list", "turned"]
+        elif states_square_weights(subject.source):
+            many = ["square", "plain", "turned", "stack", "list", "shared"]
         return many
     if not has_weights and re.search(
         r"group|kv_head|n_kv|repeat_kv|repeat_interleave|np\.repeat|\bG\b|gqa|multi-?query",
@@ -143,7 +148,12 @@ def _with_weights(
     return _Build(heads, groups, model, model, (weights,), arguments)
 
 
-_INPUTS = {"self": ("x",), "cross": ("q", "x", "context", "k", "v"), "three": ("q", "k", "v")}
+_INPUTS = {
+    "self": ("x",),
+    "cross": ("q", "x", "context", "k", "v"),
+    "three": ("q", "k", "v"),
+    "latent": ("x",),
+}
 
 
 def _placed(
@@ -158,6 +168,8 @@ def _placed(
         role = p.role
         if form == "cross" and role in ("q", "x"):  # the second of its kind is what is attended to
             role = "context" if "q" in names else "q"
+        elif form == "latent":
+            role = "context"
         names[role] = p.name
         arguments[p.name] = place(data[role], layout)
     return arguments, names
@@ -186,8 +198,11 @@ def _setup(
     k, v = (rng.standard_normal((batch, *inner[1], keys, built.width_context)) for _ in range(2))
     if form == "self":
         k = v = q
-    elif form == "cross":
+    elif form in ("cross", "latent"):
         v = k
+    if form == "latent":
+        q = np.broadcast_to(found.latents, (batch, *found.latents.shape))
+        queries = len(found.latents)
     arguments, names = _placed(
         subject, form, layout, {"q": q, "x": q, "k": k, "v": v, "context": k}
     )

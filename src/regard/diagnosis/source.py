@@ -272,6 +272,12 @@ def shapes_in(text: str) -> list[str]:
     return found
 
 
+def states_square_weights(source: Source) -> bool:
+    """Whether the prose gives a matrix the same size of features twice."""
+    found = re.findall(r"[\(\[]\s*(\w+)\s*[,x×]\s*\1\s*[\)\]]", source.prose)
+    return any(_LETTERS.get(word.lower()) in ("C", "D") for word in found)
+
+
 def _bare_shapes(text: str) -> list[str]:
     """The shapes behind that word without brackets: ``Shape: Batch x Time x Channel``."""
     found = re.findall(
