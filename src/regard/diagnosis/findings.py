@@ -88,7 +88,10 @@ def name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
         if found is None:
             add_hits(outcome, judge.subject.source, [rounds.half_refused(judge)])
             continue
-        if found.faults == ("mask-ignored",) and not known_parameter(p.name, p.role):
+        told = known_parameter(p.name, p.role) or judge.subject.source.says(
+            rf"\b{re.escape(p.name)}\b[^\n]*\b(?:true|bool\w*|1)\b"
+        )
+        if found.faults == ("mask-ignored",) and not told:
             continue  # its name leaves open what it masks
         _name_mask(judge, found, outcome)
         if found.meaning not in (None, "ignored"):

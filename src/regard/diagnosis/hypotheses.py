@@ -173,9 +173,10 @@ def _heads(case: Case, hints: frozenset[str]) -> Iterator[Deviation]:
         yield _d("split", "flat", "split-no-transpose")
         yield _d("merge", "flat", "merge-no-transpose")
         yield _d("split", "keys-flat", "split-no-transpose", cost=1.2, tier=2)
-        if "time-first" in hints:
-            yield _d("split", "flat-time-first", "split-no-transpose", cost=1.1)
-            yield _d("merge", "flat-time-first", "merge-no-transpose", cost=1.1)
+        for first in ("time-first", "channels-first"):
+            if first in hints:
+                yield _d("split", f"flat-{first}", "split-no-transpose", cost=1.1)
+                yield _d("merge", f"flat-{first}", "merge-no-transpose", cost=1.1)
         yield Deviation((("split", "last"), ("merge", "last")), (), 0.4, 1, "heads-last")
     if 1 < case.groups < case.heads:
         yield _d("groups", "tiled", "kv-head-order")
@@ -285,6 +286,7 @@ def mask_deviations(code: str = "") -> list[Deviation]:
         ("keys", ()),
         ("queries", ("mask-on-queries",)),
         ("heads", ("mask-head-order",)),
+        ("heads-first", ("mask-head-order",)),
     ]
     acts: list[tuple[Any, str]] = [("fill", ""), ("after-renormalised", ""), *places(code)]
     found = []

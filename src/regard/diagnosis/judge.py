@@ -35,6 +35,8 @@ from regard.diagnosis.weights import read as read_weights
 _DRAWS = re.compile(
     r"randn|\.rand\(|\.normal\(|\.uniform\(|standard_normal|random\.random|nn\.Linear\("
 )
+_BY_HAND = re.compile(r"1(?:\.0?)?\s*-\s*(?:self\.)?\w*(?:p|rate|drop\w*|prob)\b|keep_?(?:p|rate)")
+"""Code that weighs by a keep rate."""
 SECONDS = 4.0
 """How long all searches of one examination may take together."""
 HALF = 1e-2
@@ -166,10 +168,11 @@ class Judge:
     def deviations(self, setup: Setup, *, rules: bool = True) -> list[Deviation]:
         """What may be otherwise in this setup."""
         case = setup.case
-        hints = self.hints | ({"time-first"} if setup.layout[0] == "T" else set())
+        first = {"TBC": {"time-first"}, "TBD": {"time-first"}, "BCT": {"channels-first"}}
+        hints = self.hints | first.get(setup.layout, set())
         found = structure_deviations(case, setup.form, hints)
         found += scale_deviations(dict(case.scales))
-        if self.random or "drop" in self.subject.source.joined:
+        if self.random or _BY_HAND.search(self.subject.source.joined):
             found += dropped()
         if rules:
             found += rule_deviations(

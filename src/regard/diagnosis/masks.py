@@ -296,7 +296,7 @@ def _makes_sense(d: Deviation, pad: bool, heads: int, batch: int) -> bool:
     turn = dict(d.changes).get("turn")
     if turn == "queries":
         return pad
-    if turn == "heads":
+    if turn in ("heads", "heads-first"):
         return heads > 1 and batch > 1
     return True
 

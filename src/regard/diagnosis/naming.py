@@ -26,6 +26,8 @@ def named(judge: Judge, base: Base) -> tuple[str, ...]:
         fault = "scale-twice" if twice else found
         if fault == "kv-head-order" and source.text and not _meant_in_blocks(source):
             continue  # its heads are repeated elsewhere: an order of its own
+        if fault == "mask-after-softmax" and source.text and not _MASKED.search(source.joined):
+            continue  # what comes later does not exist yet: nothing is masked
         if fault == "scale-missing" and unscaled_on_purpose(source, judge):
             continue
         out.append(fault)
@@ -45,6 +47,10 @@ _TILING = (
     r"(?<!einops)\b\w+\.repeat\(|tile\(|\]\s*\*|\.expand\(|\.unsqueeze\(\d\).*expand|"
     r"%\s*(?:self\.)?(?:\w*kv\w*|G|g|\w*groups?)\b"
 )
+
+
+_MASKED = re.compile(r"mask|tri[lu]?\b|where|inf\b|[<>]=?|arange|is_causal")
+"""What code that masks has."""
 
 
 def scaled_twice(source: Source) -> bool:

@@ -55,8 +55,16 @@ class Norm:
     bias: Array
     eps: float
     rms: bool = False
+    groups: int = 0
+    """Over how many groups of channels and all tokens it is taken; 0 for each token alone."""
 
     def __call__(self, x: Array) -> Array:
+        if self.groups:
+            b, t, c = x.shape
+            parts = x.reshape(b, t, self.groups, c // self.groups)
+            parts = parts - parts.mean((1, 3), keepdims=True)
+            parts = parts / np.sqrt((parts * parts).mean((1, 3), keepdims=True) + self.eps)
+            return parts.reshape(b, t, c) * self.gain + self.bias
         if not self.rms:
             x = x - x.mean(-1, keepdims=True)
         y = x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.gain
@@ -97,6 +105,8 @@ def _headed(x: Array, heads: int, how: str) -> Array:
         return x.reshape(b, t, c // heads, heads).transpose(0, 3, 1, 2)
     if how == "flat-time-first":
         x = x.swapaxes(0, 1)
+    elif how == "flat-channels-first":
+        x = x.swapaxes(1, 2)
     return x.reshape(b, heads, t, c // heads)  # the view without the transposition
 
 
@@ -110,6 +120,8 @@ def _merged(x: Array, how: str) -> Array:
         return x.transpose(0, 1, 3, 2).reshape(b, t, h * d)
     if how == "flat-time-first":
         return x.reshape(t, b, h * d).swapaxes(0, 1)
+    if how == "flat-channels-first":
+        return x.reshape(b, h * d, t).swapaxes(1, 2)
     return x.reshape(b, t, h * d)
 
 
@@ -232,10 +244,15 @@ def _masks(case: Case, steps: Steps, shape: tuple[int, ...]) -> list[tuple[Array
         given = case.allowed
         if steps["turn"] == "queries":  # a padding mask (B, 1, 1, S) that lands on the other axis
             given = given.swapaxes(-1, -2)
-        elif steps["turn"] == "heads":  # copies of (B, …) in the order of heads, then batch
+        elif steps["turn"] in ("heads", "heads-first"):  # copies in the order that the other has
             flat = np.broadcast_to(given, (*given.shape[:1], 1, *given.shape[2:]))[:, 0]
-            order = np.arange(len(flat) * heads) % len(flat)
-            given = flat[order].reshape(len(flat), heads, *flat.shape[1:])
+            batch, rest = len(flat), flat.shape[1:]
+            if steps["turn"] == "heads":  # of heads, then batch, for batch, then heads
+                order = np.arange(batch * heads) % batch
+                given = flat[order].reshape(batch, heads, *rest)
+            else:
+                order = np.arange(batch * heads) // heads
+                given = flat[order].reshape(heads, batch, *rest).swapaxes(0, 1)
         found.append((~given if steps["meaning"] == "drop" else given, steps["given"]))
     if steps["rule"] != "none":
         rule = rule_of(steps["rule"], t, s, case.window, case.start)

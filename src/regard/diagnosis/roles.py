@@ -19,7 +19,8 @@ _PARAMETERS: dict[str, str] = {
     "encoderhiddenstates encoderstates mem ctx cond y source xkv xcontext enc encoder xenc other "
     "xc conditioning contextx encoderout contexts keyvalue kv keyvaluestates xencoder xdecenc",
     "mask": "mask attnmask attentionmask srcmask m masks attmask maskin mskin amask msk tgtmask "
-    "selfmask attnmasks keepmask keep allowed visible lookaheadmask memorymask srctgtmask",
+    "selfmask attnmasks attnbias attentionbias scorebias keepmask keep allowed visible "
+    "lookaheadmask memorymask srctgtmask",
     "pad": "keypaddingmask paddingmask padmask srckeypaddingmask pad ispad padding mempadmask "
     "tokenmask "
     "kpm validmask keymask kmask sequencemask inputmask seqmask srcpadmask contextmask maskpad "

@@ -118,11 +118,6 @@ def empty_row(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
     if answer.shape[-1] != base.setup.case.k.shape[-2]:
         return None
     allowed[..., -1] = False
-    whole = (
-        allowed.ndim == 1
-        or allowed.shape[-2] == 1
-        or (allowed.ndim == 2 and answer.shape[0] != base.setup.case.q.shape[-2])
-    )
     if allowed.ndim == 1:
         allowed[:] = False
     elif allowed.ndim == 2:
@@ -136,7 +131,6 @@ def empty_row(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
     row = _first_row(base, output)
     if row is None:
         return None
-    del whole
     stated = stated_empty_rows(judge)
     if np.isnan(row).any():
         return Hit("masked-row", not stated, "check.evidence-empty-nan", {}, np.inf, np.inf)
@@ -163,7 +157,8 @@ def stated_empty_rows(judge: Judge) -> bool:
         r"(?:fully|completely|entirely|wholly|all)[- ](?:masked|padded|padding|hidden)|whole "
         r"(?:rows?|sequences?|samples?|sentences?)"
         r"|entire (?:rows?|sequences?|samples?|sentences?)|empty (?:rows?|sequences?|samples?|"
-        r"sentences?)|nothing (?:to attend|visible)|no (?:valid|visible|real) (?:keys?|tokens?)|"
+        r"sentences?)|nothing (?:to attend|visible)|"
+        r"(?:no|without any) (?:valid|visible|real) (?:keys?|tokens?|words?)|"
         r"rows? (?:of|with) (?:only|all|nothing but) (?:padding|masked)|整行|全部(?:被)?(?:填充|"
         r"遮|屏蔽)|空行|(?:全为|全是|都是|全部是)填充|整[句条]|整个(?:样本|序列)"
     ) and not judge.subject.source.says(

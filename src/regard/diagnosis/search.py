@@ -110,6 +110,8 @@ def explain(
             if any(_error(c, told, f) > tolerance for c, f in others):
                 continue
             first = () if "weights" in taken else (Deviation((("weights", reading),), (), 0.0),)
+            if _superfluous(case, told, combo, far, tolerance):
+                break
             fits.append(Explanation((*first, *base, *combo), error))
             limit = min(limit, cost)
             break
@@ -117,6 +119,15 @@ def explain(
             break
     fits = [e for e in fits if e.cost <= limit + sum(d.cost for d in base) + 0.35]
     return sorted(fits, key=lambda e: (e.cost, e.error))
+
+
+def _superfluous(
+    case: Case, told: dict[str, Any], combo: Sequence[Deviation], far: Any, tolerance: float
+) -> bool:
+    """Whether one of several faults may go and the rest still explain all."""
+    faulty = [d for d in combo if d.faults]
+    rests = [{s: v for s, v in told.items() if s not in d.steps} for d in faulty]
+    return len(faulty) > 1 and any(_error(case, rest, far) <= tolerance for rest in rests)
 
 
 def ordered(
