@@ -16,6 +16,7 @@ from regard.diagnosis import chances, encodings
 from regard.diagnosis import subject as subjects
 from regard.diagnosis.against import SAME, compared
 from regard.diagnosis.building import build, load_file
+from regard.diagnosis.departure import first_departure
 from regard.diagnosis.failure import Failure
 from regard.diagnosis.finding import find_base
 from regard.diagnosis.findings import name_base, name_masks
@@ -254,4 +255,7 @@ def _unexplained(judge: Judge, base: Base, outcome: Outcome) -> Outcome:
     if any(not f.risk for f in outcome.found):
         outcome.verdict = "wrong"
     outcome.undetermined.append(("check.no-hypothesis", {}))
+    step = first_departure(judge, base)
+    if step is not None:
+        outcome.undetermined.append((f"check.departs-at-{step}", {}))
     return outcome

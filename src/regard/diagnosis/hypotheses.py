@@ -109,7 +109,7 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
     ``form`` is self, three or cross; ``hints`` are the words that the source gave reason to try.
     """
     return [
-        *_axes(case),
+        *_axes(case, hints),
         *_sources(case, form),
         *_projections(case, hints),
         *_heads(case, hints),
@@ -119,9 +119,10 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
     ]
 
 
-def _axes(case: Case) -> Iterator[Deviation]:
-    axes = [("none", "softmax-missing", 3),
-            ("single", "softmax-single", 2), ("matrix", "softmax-heads", 3)]  # fmt: skip
+def _axes(case: Case, hints: frozenset[str]) -> Iterator[Deviation]:
+    axes = [("none", "softmax-missing", 3), ("matrix", "softmax-heads", 3)]
+    if "softmax" in hints:
+        axes.append(("single", "softmax-single", 2))
     if case.q.shape[-2] > 1:  # else it is the axis of size 1
         axes.append(("queries", "softmax-axis", 3))
     if case.heads > 1:
@@ -139,10 +140,12 @@ def _sources(case: Case, form: str) -> Iterator[Deviation]:
     if form == "self" and not weighted:
         return
     yield _d("qk", "exchanged", "query-key-swapped")
-    for how in ("key", "query", "exchanged"):
-        yield _d("value", how, "value-wrong-source")
-    for how in ("both-query", "both-key"):
-        yield _d("qk", how, "key-wrong-source", cost=1.3, tier=2)
+    yield _d("value", "key", "value-wrong-source")
+    if case.q.shape[-2] == case.k.shape[-2]:  # else one cannot stand in the other's place
+        for how in ("query", "exchanged"):
+            yield _d("value", how, "value-wrong-source")
+        for how in ("both-query", "both-key"):
+            yield _d("qk", how, "key-wrong-source", cost=1.3, tier=2)
     if form != "self":
         yield _d("qk", "inputs-swapped", "query-key-swapped")
         if weighted:
@@ -269,6 +272,8 @@ def rule_deviations(case: Case, *, window: bool, code: str = "") -> list[Deviati
             ("window-both-less", (), 0.2),
             ("window-centred", (), 0.1),
         ]
+    if case.q.shape[-2] == 1:  # the one query is the last: only a window hides anything
+        rules = [rule for rule in rules if rule[0].startswith("window")]
     found = []
     for rule, faults, cost in rules:
         found.append(_d("rule", rule, *faults, cost=cost, note="" if faults else f"rule-{rule}"))

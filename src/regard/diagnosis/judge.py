@@ -84,6 +84,8 @@ class Judge:
             hints.add("alibi")
         if said.get("layout") or stated_layout(subject.source):
             hints.add("layout")
+        if not subject.source.text or re.search(r"softmax|exp", low):
+            hints.add("softmax")
         if not subject.source.text or re.search(
             r"relu|gelu|tanh|sigmoid|silu|elu\b|softplus|swish|maximum|activation|\bact\b", low
         ):

@@ -36,6 +36,8 @@ def by_pattern(
     seen = _moved_in(judge, setup, fixed, output)
     if seen is None or all(rows.sum() * setup.batch >= rows.size for rows in seen):
         return []  # every token moves every row: nothing is told
+    if not any(rows.any() for rows in seen):
+        return []  # no token moves any: it attends to nothing
     deviations = judge.deviations(setup)
     where = [d for d in deviations if d.steps <= WHERE]
     what = [d for d in deviations if not d.steps & WHERE]

@@ -89,6 +89,11 @@ def parameter_role(name: str) -> str:
         return "pad" if "pad" in word or "key" in word else "mask"
     if word.endswith(("heads", "nhead")):
         return "groups" if "kv" in word else "heads"
+    part = re.fullmatch(
+        r"(?:past_|cached_)?([qkv])_(?:past|cached?|prev|all|full|seq|new|mem\w*)", name
+    )
+    if part:
+        return part.group(1)
     if word.startswith(("query", "queries")):
         return "q"
     if word.startswith("key"):

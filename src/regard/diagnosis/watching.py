@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -14,44 +14,54 @@ from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject, to_numpy
 
 
-def held_while(subject: Subject, arguments: Mapping[str, Any]) -> dict[str, list[Array]]:
-    """The arrays by name that the subject's file holds as its functions return; it may raise."""
-    function = getattr(subject.call, "forward", subject.call)
+def held_while(subject: Subject, arguments: Mapping[str, Any]) -> list[tuple[str, Array]]:
+    """Each array that a name of the subject's file takes, by name and in order; it may raise."""
+    function = getattr(subject.owner, "forward", None) or subject.call
     code = getattr(getattr(function, "__func__", function), "__code__", None)
-    found: dict[str, list[Array]] = {}
-    if code is None:
-        return found
+    found: list[tuple[str, Array]] = []
+    seen: dict[int, Any] = {}
 
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        if event == "return" and frame.f_code.co_filename == code.co_filename:
-            own = frame.f_locals.get("self")
-            held = {**getattr(own, "_buffers", {}), **getattr(own, "__dict__", {})}
-            for name, value in {**held, **frame.f_locals}.items():
-                array = to_numpy(value) if hasattr(value, "shape") else value
+    def note(names: Mapping[str, Any]) -> None:
+        for name, value in names.items():
+            if hasattr(value, "shape") and id(value) not in seen:
+                seen[id(value)] = value  # kept, so that no other is given its number
+                array = to_numpy(value)
                 if isinstance(array, np.ndarray) and array.dtype.kind in "fc":
-                    found.setdefault(name, []).append(array)
+                    found.append((name, np.array(array)))
 
-    before = sys.getprofile()
-    sys.setprofile(note)
+    def inside(frame: FrameType, event: str, value: Any) -> Any:
+        note(frame.f_locals)
+        if event == "return":
+            note({"return": value})
+        return inside
+
+    def entered(frame: FrameType, event: str, value: Any) -> Any:
+        if code is None or frame.f_code.co_filename != code.co_filename:
+            return None
+        own = frame.f_locals.get("self")
+        note({**getattr(own, "_buffers", {}), **getattr(own, "__dict__", {})})
+        return inside(frame, event, value)
+
+    before = sys.gettrace()
+    sys.settrace(entered)
     try:
         subject.run(arguments)
     finally:
-        sys.setprofile(before)
+        sys.settrace(before)
     return found
 
 
-def slopes_in(held: Mapping[str, list[Array]], heads: int) -> Array | None:
+def slopes_in(held: Sequence[tuple[str, Array]], heads: int) -> Array | None:
     """ALiBi's slopes among what was held: one a head, under a name that says so."""
-    for name, arrays in held.items():
+    for name, array in held:
         if not re.search(r"slope|alibi|^m$|bias", name, re.IGNORECASE):
             continue
-        for array in arrays:
-            kept = array.reshape([n for n in array.shape if n != 1] or [1])
-            if kept.shape == (heads,):
-                return np.abs(kept.astype(float))
-            if kept.ndim == 3 and kept.shape[0] == heads and kept.shape[-1] > 1:
-                last = kept[:, -1].astype(float)  # the last query's: they change from key to key
-                steps = np.diff(last)
-                if np.isfinite(steps).all() and np.allclose(steps, steps[:, :1]):
-                    return np.abs(steps[:, 0])
+        kept = array.reshape([n for n in array.shape if n != 1] or [1])
+        if kept.shape == (heads,):
+            return np.abs(kept.astype(float))
+        if kept.ndim == 3 and kept.shape[0] == heads and kept.shape[-1] > 1:
+            last = kept[:, -1].astype(float)  # the last query's: they change from key to key
+            steps = np.diff(last)
+            if np.isfinite(steps).all() and np.allclose(steps, steps[:, :1]):
+                return np.abs(steps[:, 0])
     return None
