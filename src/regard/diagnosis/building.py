@@ -70,7 +70,7 @@ def library_of(thing: Any, source: Source) -> str:
         if module.startswith("torch") or isinstance(thing, types.BuiltinFunctionType):
             return "torch"
         if re.search(
-            r"\.(?:softmax|masked_fill|transpose\(-?\d, ?-?\d\)|permute|view|unsqueeze)\(",
+            r"\.(?:softmax|masked_fill|permute|view|unsqueeze|size)\(|\.transpose\(-?\d, ?-?\d\)",
             source.joined,
         ) and not re.search(r"\bnp\.|\bnumpy\b", source.joined):
             return "torch"

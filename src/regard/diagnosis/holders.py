@@ -23,6 +23,8 @@ class Holder:
     roles: Mapping[str, str]
     mapping: bool
     """Whether it is a dict; else its names are attributes."""
+    listed: bool = False
+    """Whether it is a list with one tuple a head."""
 
     def parameters(self) -> list[Parameter]:
         """What it holds, each as if it were a parameter of its own."""
@@ -36,6 +38,8 @@ class Holder:
         held = {
             key: arguments[self._inner(key)] for key in self.roles if self._inner(key) in arguments
         }
+        if self.listed:
+            return list(zip(*held.values(), strict=True))
         return held if self.mapping else types.SimpleNamespace(**held)
 
     def _inner(self, key: str) -> str:
@@ -48,12 +52,23 @@ def holders_of(subject: Subject) -> list[Holder]:
     for p in subject.parameters:
         if not p.required or p.role in ("x", "q", "k", "v"):
             continue
-        held = _of_one_projection(subject, p)
+        held = _of_each_head(subject, p) or _of_one_projection(subject, p)
         if held is None and p.role in ("other", "context", "head_dim"):
             held = _of_all(subject, p)
         if held is not None:
             found.append(held)
     return found
+
+
+def _of_each_head(subject: Subject, p: Parameter) -> Holder | None:
+    """A parameter that a loop goes through, taking the weights of one head at a time."""
+    names = rf"for\s+\(?([\w\s,]+?)\)?\s+in\s+{re.escape(p.name)}\b"
+    loop = re.search(names, subject.source.joined)
+    parts = [word.strip() for word in loop.group(1).split(",")] if loop else []
+    roles = {word: parameter_role(word) for word in parts}
+    if len(roles) < 2 or not set(roles.values()) <= set(WEIGHT_ROLES):
+        return None
+    return Holder(p, roles, False, listed=True)
 
 
 def _of_all(subject: Subject, p: Parameter) -> Holder | None:

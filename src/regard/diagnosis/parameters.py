@@ -32,6 +32,8 @@ def parameters_of(function: Callable[..., Any], source: Source) -> tuple[Paramet
         number = isinstance(p.default, int | float) and not isinstance(p.default, bool)
         if role in ("x", "k", "q", "v") and (number or _is_number(p.annotation)):
             role = "heads" if p.name == "h" else "head_dim"
+        if role == "heads" and _is_gone_through(p.name, source):
+            role = "other"  # the heads themselves, and not their number
         if role == "mask" and _is_projected(p.name, source):
             role = "context"
         elif role == "other" and p.default is None and _masks(p.name, source):
@@ -71,6 +73,9 @@ def _by_company(found: list[Parameter]) -> list[Parameter]:
             if unknown[0].role == "context" and unknown[1].role == "other":
                 names = {p.name: r for p, r in zip(unknown, ("context", "q"), strict=True)}
             return [replace(p, role=names.get(p.name, p.role)) for p in found]
+        lone = [p for p in found if p.required]
+        if not unknown and len(lone) == 1 and lone[0].name == "h":  # hidden states
+            return [replace(p, role="x") if p is lone[0] else p for p in found]
         if len(unknown) == 1:
             return [replace(p, role="x") if p is unknown[0] else p for p in found]
         if len(unknown) >= 3:
@@ -86,6 +91,12 @@ def _by_company(found: list[Parameter]) -> list[Parameter]:
         second = inputs[1]
         return [replace(p, role="context") if p is second else p for p in found]
     return found
+
+
+def _is_gone_through(name: str, source: Source) -> bool:
+    """Whether a loop goes through what a parameter holds."""
+    loop = rf"\bin\s+(?:enumerate\(\s*)?{re.escape(name)}\b(?!\s*[.(])"
+    return re.search(loop, source.joined) is not None
 
 
 def _is_projected(name: str, source: Source) -> bool:

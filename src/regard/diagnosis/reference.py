@@ -171,13 +171,13 @@ def projected(
 def _projected(case: Case, steps: Steps) -> tuple[Array, Array, Array]:
     """The queries (B, H, T, D), keys (B, H, S, D) and values (B, H, S, E), split and rotated."""
     q, k, v = _split(case, steps, _linear(case, steps, _sources(case, steps)))
+    if steps["rotary"] is not None:
+        q, k = _rotated(q, k, steps["rotary"], case)
     repeat = case.heads // case.groups
     if repeat > 1 and steps["groups"] == "interleaved":
         k, v = np.repeat(k, repeat, 1), np.repeat(v, repeat, 1)
     elif repeat > 1:
         k, v = np.tile(k, (1, repeat, 1, 1)), np.tile(v, (1, repeat, 1, 1))
-    if steps["rotary"] is not None:
-        q, k = _rotated(q, k, steps["rotary"], case)
     return q, k, v
 
 
@@ -232,8 +232,10 @@ def _rotated(q: Array, k: Array, how: tuple[str, str], case: Case) -> tuple[Arra
     if along == "query-only":
         return rotate(q, at_q, pairing), k
     axis = {"heads": 1, "batch": 0}[along]
-    spots = np.arange(q.shape[axis]).reshape([-1 if a == axis else 1 for a in range(3)])
-    return rotate(q, spots, pairing), rotate(k, spots, pairing)
+    spots = [
+        np.arange(x.shape[axis]).reshape([-1 if a == axis else 1 for a in range(3)]) for x in (q, k)
+    ]
+    return rotate(q, spots[0], pairing), rotate(k, spots[1], pairing)
 
 
 def _masks(case: Case, steps: Steps, shape: tuple[int, ...]) -> list[tuple[Array, Any]]:

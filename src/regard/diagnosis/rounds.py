@@ -173,6 +173,7 @@ def _first_row(base: Base, output: Array) -> Array | None:
     index: dict[str, Any] = {
         "TD": (0,), "TC": (0,), "BTD": (0, 0), "BTC": (0, 0), "TBC": (0, 0), "TBD": (0, 0),
         "BHTD": (0, 0, 0), "BTHD": (0, 0, 0), "HTD": (0, 0), "BCT": (0, slice(None), 0),
+        "CT": (slice(None), 0), "DT": (slice(None), 0),
     }  # fmt: skip
     at = index[layout]
     if base.setup.variant.endswith(ONE):

@@ -66,7 +66,9 @@ def _variants(subject: Subject, *, has_weights: bool, args: bool) -> list[str]:
     if args:
         code = subject.source.joined + subject.source.prose
         many = ["plain", "square", "turned", "stack", "list", "shared"]
-        if subject.role("heads") is None and re.search(
+        if any(h.listed for h in holders_of(subject)):
+            many = ["list"]
+        elif subject.role("heads") is None and re.search(
             r"\bfor\b.*\bin\s+(?:range|zip|enumerate)|head", code
         ):
             many = ["stack", "plain", "square", "list", "turned"]
@@ -191,7 +193,7 @@ def _setup(
     if built is None or (form == "self" and headed and built.heads != built.groups):
         return
     keys = queries if form == "self" else keys
-    batch = 1 if layout in ("TD", "TC", "HTD") else subject.sizes.batch
+    batch = 1 if layout in ("TD", "TC", "HTD", "CT", "DT") else subject.sizes.batch
     heads, groups = built.heads, built.groups
     inner = ((heads,), (groups,)) if headed else ((), ())
     q = rng.standard_normal((batch, *inner[0], queries, built.width_in))
