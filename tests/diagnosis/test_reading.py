@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 from regard.diagnosis.calling import extra_of, given_back, output_of, place
 from regard.diagnosis.chance import HIGH, LOW, keeping
+from regard.diagnosis.isolate import run
 from regard.diagnosis.lines import line_of, mend_of
 from regard.diagnosis.prose import mask_meaning, means_causal, stated_window
 from regard.diagnosis.roles import parameter_role, size_role, weight_role
 from regard.diagnosis.search import distance
-from regard.diagnosis.source import Source, letters, read, shapes_in, stated_layout
+from regard.diagnosis.source import (
+    Source,
+    letters,
+    read,
+    shapes_in,
+    stated_layout,
+    states_square_weights,
+)
 from regard.diagnosis.steps import rotate, rule_of, softmax
 from regard.diagnosis.subject import to_numpy
 
@@ -28,6 +38,8 @@ from regard.diagnosis.subject import to_numpy
         ("True positions must not be attended to", "drop"),
         ("True for real tokens. Some have no real token at all (mask all False)", "keep"),
         ("nonzero entries are hidden", "drop"),
+        ("src_mask: (batch, seq) True = word", "keep"),
+        ("0 for tokens to skip over", "keep"),
         ("0 where attention is allowed and -inf where not", "additive"),
         ("additive mask", "additive"),
         ("mask 中 1 表示有效位置，0 表示被屏蔽的填充位置", "keep"),
@@ -215,3 +227,26 @@ def test_distance_forgives_empty_rows_and_no_others():
 def test_a_softmax_of_a_row_sums_to_one():
     s = np.random.default_rng(1).standard_normal((3, 4))
     assert np.allclose(softmax(s).sum(-1), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [
+        ("Input shape: Batch x Time x Channel.", "BTC"),
+        ("shape: time, batch, channels", "TBC"),
+        ("形状：batch x seq x d_model", "BTC"),
+        ("the shape of things to come", None),
+    ],
+)
+def test_a_shape_without_brackets_is_read(text: str, layout: str | None):
+    assert stated_layout(Source(docs=(text,))) == layout
+
+
+def test_a_matrix_of_equal_sides_is_read():
+    assert states_square_weights(Source(docs=("weights (channels, channels)",)))
+    assert not states_square_weights(Source(docs=("scores (seq, seq); w (d_model, d_k)",)))
+
+
+def test_a_missing_resource_module_limits_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
+    assert run(lambda: 3, 10) == 3

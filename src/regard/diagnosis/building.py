@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.diagnosis.configs import constructor_arguments
-from regard.diagnosis.roles import parameter_role, size_role
+from regard.diagnosis.parameters import parameters_of
+from regard.diagnosis.roles import size_role
 from regard.diagnosis.source import Source, read
-from regard.diagnosis.subject import Parameter, Refused, Sizes, Subject, quiet_torch, seed
+from regard.diagnosis.subject import Refused, Sizes, Subject, quiet_torch, seed
 
 
 def load_file(path: Path, name: str) -> tuple[Any, Source]:
@@ -69,7 +70,7 @@ def library_of(thing: Any, source: Source) -> str:
         if module.startswith("torch") or isinstance(thing, types.BuiltinFunctionType):
             return "torch"
         if re.search(
-            r"\.(?:softmax|masked_fill|transpose\(-?\d, ?-?\d\)|permute|view|unsqueeze)\(",
+            r"\.(?:softmax|masked_fill|permute|view|unsqueeze|size)\(|\.transpose\(-?\d, ?-?\d\)",
             source.joined,
         ) and not re.search(r"\bnp\.|\bnumpy\b", source.joined):
             return "torch"
@@ -107,7 +108,15 @@ def build(thing: Any, source: Source, init: Mapping[str, Any] | None, sizes: Siz
     else:
         call = shape = thing
     subject = Subject(
-        call, owner, name, library, source, parameters_of(shape), sizes, given, rebuild=rebuild
+        call,
+        owner,
+        name,
+        library,
+        source,
+        parameters_of(shape, source),
+        sizes,
+        given,
+        rebuild=rebuild,
     )
     subject.train(False)
     if library == "torch":
@@ -149,60 +158,6 @@ def _method(owner: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
         if callable(method) and (name != "__call__" or "__call__" in vars(type(owner))):
             return method, method
     raise Refused("check.not-callable", name=type(owner).__name__)
-
-
-def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """The parameters of a call with their roles."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-        return tuple(
-            Parameter(n, parameter_role(n), i < 3, None if i < 4 else 0, i < 3)
-            for i, n in enumerate(names)
-        )
-    found = []
-    for p in signature.parameters.values():
-        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            continue
-        required = p.default is p.empty
-        role = parameter_role(p.name)
-        number = isinstance(p.default, int | float) and not isinstance(p.default, bool)
-        if role in ("x", "k", "q", "v") and (number or _is_number(p.annotation)):
-            role = "heads" if p.name == "h" else "head_dim"
-        if role == "causal" and not required and not isinstance(p.default, bool):
-            role = "other"
-        positional = p.kind is p.POSITIONAL_ONLY or (required and p.kind is not p.KEYWORD_ONLY)
-        found.append(Parameter(p.name, role, required, None if required else p.default, positional))
-    return tuple(_by_company(found))
-
-
-def _is_number(annotation: Any) -> bool:
-    return annotation in (int, float) or annotation in ("int", "float")
-
-
-def _by_company(found: list[Parameter]) -> list[Parameter]:
-    """Roles that depend on the other parameters: h beside n, k alone, three names of no meaning."""
-    roles = {p.role for p in found}
-    if {"q", "k", "v"} <= roles:
-        return [replace(p, role="heads") if p.name == "h" else p for p in found]
-    if not roles & {"x", "q"}:
-        unknown = [p for p in found if p.required and p.role in ("other", "k", "v", "context")]
-        if len(unknown) == 1:
-            return [replace(p, role="x") if p is unknown[0] else p for p in found]
-        if len(unknown) >= 3:
-            names = dict(zip((p.name for p in unknown), ("q", "k", "v", "mask"), strict=False))
-            return [replace(p, role=names.get(p.name, p.role)) for p in found]
-    heads = [p for p in found if p.name == "h" and p.required]
-    if (heads and len([p for p in found if p.role == "x"]) > 1) or (heads and "q" in roles):
-        return [replace(p, role="heads") if p.name == "h" else p for p in found]
-    if "x" not in roles and roles & {"q"} and not roles & {"k", "v", "context"}:
-        return [replace(p, role="x") if p.role == "q" else p for p in found]
-    inputs = [p for p in found if p.role == "x" and p.required]
-    if len(inputs) == 2:  # a target and a source
-        second = inputs[1]
-        return [replace(p, role="context") if p is second else p for p in found]
-    return found
 
 
 _HEADS = ("num_heads", "n_heads", "n_head", "heads", "h", "nhead", "num_attention_heads", "nh",

@@ -114,7 +114,7 @@ def _why_cached(judge: Judge, base: Base, whole: Setup, steps: Array, error: flo
 def fewer_queries(judge: Judge, base: Base, rule: Mapping[str, Any] | None) -> Hit | None:
     """Which corner the causal rule starts from where there are fewer queries than keys."""
     subject = judge.subject
-    if base.setup.form == "self" or base.best is None:
+    if base.setup.form in ("self", "latent") or base.best is None:
         return None
     causal = base.best.steps.get("rule") == "causal" or rule is not None
     if not causal or not subject.source.text:

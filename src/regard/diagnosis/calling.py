@@ -18,8 +18,10 @@ from regard.diagnosis.source import stated_layout
 from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject
 
-PLAIN = ("BTC", "TBC", "TC", "BCT")
-HEADED = ("BTD", "TD", "BHTD", "BTHD", "TBD", "HTD")
+PLAIN = ("BTC", "TBC", "TC", "BCT", "CT")
+ONE = "-one"
+"""The end of a variant's name where the query has no axis for its length."""
+HEADED = ("BTD", "TD", "BHTD", "BTHD", "TBD", "HTD", "DT")
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Setup:
 
     layout: str
     form: str
-    """self (one tensor), cross (two) or three."""
+    """self (one tensor), cross (two), three, or latent (one, and learned queries)."""
     arguments: Mapping[str, Any]
     case: Case
     names: Mapping[str, str]
@@ -56,6 +58,10 @@ def place(x: Array, layout: str) -> Array:
             return x[0]
         case "TD":
             return x[0, 0]
+        case "CT":
+            return x[0].T
+        case "DT":
+            return x[0, 0].T
         case "BTD":
             return x[:, 0]
         case "HTD":
@@ -80,6 +86,9 @@ def given_back(y: Array, layout: str, observed: Array) -> Array:
             merged = merged[0]
         if merged.shape == observed.shape:
             return merged
+    turned = y.swapaxes(1, 2) if y.ndim == 4 else placed
+    if placed.shape != observed.shape == turned.shape:
+        return turned  # heads behind time: ready to be merged
     if placed.shape != observed.shape and placed.size == observed.size:
         squeezed = tuple(n for n in observed.shape if n != 1)
         if squeezed == tuple(n for n in placed.shape if n != 1):
@@ -161,18 +170,18 @@ def layouts_of(subject: Subject, *, weighted: bool, said: str | None) -> list[st
         stated = (back if pool is PLAIN else alias).get(stated, stated)
     first = [stated] if stated in pool else []
     if pool is PLAIN:
-        rest = ["BTC", "TC", "BCT", "TBC"]
+        rest = ["BTC", "TC", "BCT", "TBC", "CT"]
         if subject.library == "numpy" and re.search(r"\.T\b", subject.source.joined):
-            rest = ["TC", "BTC", "TBC", "BCT"]
+            rest = ["TC", "BTC", "TBC", "BCT", "CT"]
         if not _batched(subject):
-            rest = ["TC", "BTC", "TBC", "BCT"]
+            rest = ["TC", "BTC", "TBC", "BCT", "CT"]
     else:
         code = subject.source.joined
-        rest = ["BTD", "BHTD", "TD", "HTD", "BTHD", "TBD"]
+        rest = ["BTD", "BHTD", "TD", "HTD", "BTHD", "TBD", "DT"]
         if re.search(r"\.T\b|axis\s*=\s*1\b|axis\s*=\s*0\b", code) and subject.library == "numpy":
-            rest = ["TD", "BTD", "BHTD", "HTD", "BTHD", "TBD"]
+            rest = ["TD", "BTD", "BHTD", "HTD", "BTHD", "TBD", "DT"]
         elif re.search(r"\bheads?\b|\bH\b|n_head|repeat_interleave", code + subject.source.prose):
-            rest = ["BHTD", "BTD", "BTHD", "TD", "HTD", "TBD"]
+            rest = ["BHTD", "BTD", "BTHD", "TD", "HTD", "TBD", "DT"]
     return list(dict.fromkeys([*first, *rest]))
 
 

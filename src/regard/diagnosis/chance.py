@@ -212,7 +212,7 @@ def drawn_entries(record: Record, source: Source) -> list[Entry]:
 
 def _scaled(array: Any, source: Source, name: str) -> Any:
     """The draw times what the source multiplies it with on its line, where that is a number."""
-    for node in ast.walk(_tree(source)):
+    for node in ast.walk(source.tree):
         match node:
             case ast.Assign([ast.Name(target)], ast.BinOp(_, operation, right)) if target == name:
                 with contextlib.suppress(Exception):
@@ -236,17 +236,10 @@ def _scaled(array: Any, source: Source, name: str) -> Any:
     return array
 
 
-def _tree(source: Source) -> ast.AST:
-    try:
-        return ast.parse(source.text)
-    except SyntaxError:
-        return ast.Module([], [])
-
-
 def _assigned(source: Source) -> list[tuple[str, str]]:
     found = []
     spans = source.spans
-    for node in ast.walk(_tree(source)):
+    for node in ast.walk(source.tree):
         if not isinstance(node, ast.Assign) or not any(a <= node.lineno <= b for a, b in spans):
             continue
         text = ast.unparse(node.value)

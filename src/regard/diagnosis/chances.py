@@ -23,6 +23,8 @@ def drops(judge: Judge, base: Base) -> list[Hit]:
         hits.append(Hit("dropout-in-eval", False, "check.evidence-dropout", {}, 0.0, judge.random))
     if base.best is None:
         return hits
+    if not judge.random and (moved := _drops_when_told(judge, base)) > 0:
+        hits.append(Hit("dropout-in-eval", False, "check.evidence-dropout", {}, 0.0, moved))
     factor = base.best.steps.get("factor", 1.0)
     by_hand = subject.source.line(r"rand|bernoulli|binomial", avoid=r"randn|^\s*def ") is not None
     if not by_hand:
@@ -42,7 +44,7 @@ def drops(judge: Judge, base: Base) -> list[Hit]:
         moves = one is not None and two is not None and not np.array_equal(one, two)
         results = []
         for value in (HIGH, LOW):
-            with keeping(value):
+            with keeping(value, *subject.spaces()):
                 got = _draw(judge, base, more, 1)
             if got is not None and np.isfinite(got).all() and got.any():
                 results.append(got)
@@ -58,6 +60,18 @@ def drops(judge: Judge, base: Base) -> list[Hit]:
     if np.allclose(whole, plain, rtol=1e-9, atol=1e-12) and not _keeps_in_eval(base):
         hits.append(Hit("dropout-no-rescale", False, "check.evidence-no-rescale", {}, 0.0, 1.0))
     return hits
+
+
+def _drops_when_told(judge: Judge, base: Base) -> float:
+    """How far two equal calls differ that ask for dropout, but not for training."""
+    rate, training = judge.subject.role("dropout"), judge.subject.role("training")
+    if rate is None or training is None:
+        return 0.0
+    more = {**base.fixed, rate.name: 0.5, training.name: False}
+    one, two = (_draw(judge, base, more, n) for n in (1, 2))
+    if one is None or two is None:
+        return 0.0
+    return float(np.abs(one - two).max() / (np.abs(one).max() + 1e-300))
 
 
 def _keeps_in_eval(base: Base) -> bool:

@@ -122,6 +122,8 @@ def _rows(table: Any) -> Array:
     while table.ndim > 2:
         axis = next((a for a in range(table.ndim) if table.shape[a] == 1), 0)
         table = np.take(table, 0, axis)
+    if table.shape == (D, T):  # features come first
+        table = table.T
     return table[:T] if table.shape[0] >= T else table
 
 
@@ -141,7 +143,7 @@ def _judge_table(table: Array, source: Source, answer: Answer, *, tolerance: flo
             best = wave
             break
     if best is None:
-        if not table.any() or is_whole(table):
+        if not table.any() or is_whole(table) or _of_whole_exponents(table):
             answer.add("position-integer", right=float(np.abs(table - right[: len(table)]).max()))
             return
         answer.unexplained()
@@ -150,6 +152,22 @@ def _judge_table(table: Array, source: Source, answer: Answer, *, tolerance: flo
         answer.add(fault, right=float(np.abs(table - right[: len(table)]).max()))
     if best.note:
         answer.choices.append(f"table-{best.note}")
+
+
+def _of_whole_exponents(table: Array) -> bool:
+    """Whether it is made of sines and cosines whose frequencies are whole powers of e."""
+    half = D // 2
+    places = np.arange(len(table))[:, None]
+    pairs = [(table[:, 0::2], table[:, 1::2]), (table[:, :half], table[:, half:])]
+    for s, c in (*pairs, *((c, s) for s, c in pairs)):
+        frequencies = np.arctan2(s[1], c[1])
+        if (frequencies <= 0).any():
+            continue
+        powers = np.log(frequencies)
+        waves = np.allclose(s, np.sin(places * frequencies), atol=1e-5)
+        if waves and np.allclose(powers, np.round(powers), atol=1e-6):
+            return True
+    return False
 
 
 def _odd(run: Callable[[], Any], answer: Answer) -> None:

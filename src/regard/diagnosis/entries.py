@@ -92,7 +92,11 @@ def _norm(module: Any, own: Mapping[str, Any], *, rms: bool) -> Norm:
     eps = getattr(module, "eps", None) or getattr(module, "variance_epsilon", None) or 1e-6
     bias = own.get("bias")
     return Norm(
-        own["weight"].detach().numpy(), None if bias is None else bias.detach().numpy(), eps, rms
+        own["weight"].detach().numpy(),
+        None if bias is None else bias.detach().numpy(),
+        eps,
+        rms,
+        getattr(module, "num_groups", 0),
     )
 
 

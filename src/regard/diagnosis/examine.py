@@ -16,11 +16,13 @@ from regard.diagnosis import chances, encodings
 from regard.diagnosis import subject as subjects
 from regard.diagnosis.against import SAME, compared
 from regard.diagnosis.building import build, load_file
+from regard.diagnosis.departure import first_departure
 from regard.diagnosis.failure import Failure
 from regard.diagnosis.finding import find_base
 from regard.diagnosis.findings import name_base, name_masks
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.outcome import Outcome, add, add_hit
+from regard.diagnosis.roles import size_role
 from regard.diagnosis.source import read, source_of
 from regard.diagnosis.subject import Refused, Sizes, Subject
 
@@ -85,7 +87,7 @@ def _short(error: Exception) -> str:
 def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
     judge = Judge(subject, said)
     outcome = Outcome("right", subject.name)
-    length = min(max(5, (judge.window() or 0) + 2), LONGEST)
+    length = _length(judge)
     base = find_base(judge, seed=said.get("seed", 0), queries=length, keys=length)
     if base is None:
         return _uncalled(judge, outcome)
@@ -99,6 +101,18 @@ def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
     if said.get("against") is not None:
         _against(judge, base, outcome, said["against"])
     return outcome
+
+
+def _length(judge: Judge) -> int:
+    """The number of tokens of the first probe: longer than a window, and like no other size."""
+    length = min(max(5, (judge.window() or 0) + 2), LONGEST)
+    if any(size_role(name) == "exact_length" for name in judge.subject.given):
+        return length
+    found = judge.found
+    first = found.readings[0]
+    widths = {w.w.shape[1] // found.heads for w in (first.q, first.v) if w is not None}
+    taken = {found.heads, found.groups, found.width_in, *widths}
+    return next(n for n in range(length, length + len(taken) + 1) if n not in taken)
 
 
 def _against(judge: Judge, base: Base, outcome: Outcome, other: Any) -> None:
@@ -241,4 +255,7 @@ def _unexplained(judge: Judge, base: Base, outcome: Outcome) -> Outcome:
     if any(not f.risk for f in outcome.found):
         outcome.verdict = "wrong"
     outcome.undetermined.append(("check.no-hypothesis", {}))
+    step = first_departure(judge, base)
+    if step is not None:
+        outcome.undetermined.append((f"check.departs-at-{step}", {}))
     return outcome

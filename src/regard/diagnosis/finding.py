@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy as np
 from regard.diagnosis.calling import HEADED, Setup, layouts_of
 from regard.diagnosis.hypotheses import structure_deviations
 from regard.diagnosis.judge import HALF, SINGLE, Base, Judge
+from regard.diagnosis.pattern import by_pattern
 from regard.diagnosis.reference import compute
 from regard.diagnosis.search import ROUNDING, Explanation, Observation, explain
-from regard.diagnosis.source import stated_layout
+from regard.diagnosis.source import casts_to_half, stated_layout
 from regard.diagnosis.steps import Array
 
 TRIES = 8
@@ -96,7 +98,8 @@ def _readable(judge: Judge, setup: Setup, fixed: Mapping[str, Any]) -> Setup:
     """
     if len(setup.case.weights) < 2:
         return setup
-    seen = (s for s in judge.prepared(setup.rng, 1, 1) if s.layout == setup.layout)
+    ways = (setup.layout, setup.variant)
+    seen = (s for s in judge.prepared(setup.rng, 1, 1) if (s.layout, s.variant) == ways)
     one = next((s for s in seen if len(s.case.weights) == len(setup.case.weights)), None)
     called = None if one is None else judge.call(one, fixed)
     if one is None or called is None:
@@ -130,20 +133,23 @@ def _explained(
     setup = _readable(judge, setup, fixed)
     tolerance = ROUNDING if output.dtype == np.float64 else SINGLE
     observation: Observation = (setup.case, judge.far(setup, output))
-    fits = explain(
-        [observation], judge.deviations(setup), readings=len(setup.case.weights),
-        tolerance=tolerance, seconds=min(2.5, max(0.3, judge.deadline - time.process_time())),
-    )  # fmt: skip
+    search = partial(
+        explain, [observation], judge.deviations(setup), readings=len(setup.case.weights)
+    )
+    left = max(0.6, judge.deadline - time.process_time())
+    fits = (
+        search(tolerance=tolerance, most=2, seconds=min(2.0, left))
+        or by_pattern(judge, setup, fixed, output, tolerance=tolerance, seconds=min(1.5, left))
+        or search(tolerance=tolerance, least=3, seconds=min(2.0, left))
+    )
     if not fits and tolerance == ROUNDING:
-        fits = explain(
-            [observation], judge.deviations(setup), readings=len(setup.case.weights),
-            tolerance=SINGLE, most=1,
-            seconds=min(1.0, max(0.3, judge.deadline - time.process_time())),
-        )  # fmt: skip
+        left = max(0.3, judge.deadline - time.process_time())
+        fits = search(tolerance=SINGLE, most=1, seconds=min(1.0, left))
         tolerance = SINGLE if fits else tolerance
-    if not fits and output.dtype == np.float16:
+    if not fits and (output.dtype == np.float16 or casts_to_half(judge.subject.source)):
         tolerance = HALF
-        fits = explain([observation], [], readings=len(setup.case.weights), tolerance=HALF, most=0)
+        fits = search(tolerance=HALF, most=1, seconds=1.0)
+        fits = [e for e in fits if e.error <= 2 * min(f.error for f in fits)]
     return Base(
         setup, _confirmed(judge, setup, fits, fixed, tolerance), output, result, tolerance, fixed
     )
@@ -158,7 +164,8 @@ def _confirmed(
     if other is None:
         return fits
     smaller = {n: other.arguments[n] * 0.25 for n in other.names.values()}
-    case = replace(other.case, **{x: getattr(other.case, x) * 0.25 for x in "qkv"})
+    inputs = "kv" if setup.form == "latent" else "qkv"
+    case = replace(other.case, **{x: getattr(other.case, x) * 0.25 for x in inputs})
     called = judge.call(other, {**fixed, **smaller})
     if called is None:
         return fits

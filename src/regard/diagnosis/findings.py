@@ -44,7 +44,7 @@ def name_base(judge: Judge, base: Base, outcome: Outcome) -> None:
             best.error,
             1.0,
         )
-    if found.shared:
+    if found.shared or base.setup.variant == "shared":
         add(
             outcome,
             source,
@@ -88,7 +88,10 @@ def name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
         if found is None:
             add_hits(outcome, judge.subject.source, [rounds.half_refused(judge)])
             continue
-        if found.faults == ("mask-ignored",) and not known_parameter(p.name):
+        told = known_parameter(p.name, p.role) or judge.subject.source.says(
+            rf"\b{re.escape(p.name)}\b[^\n]*\b(?:true|bool\w*|1)\b"
+        )
+        if found.faults == ("mask-ignored",) and not told:
             continue  # its name leaves open what it masks
         _name_mask(judge, found, outcome)
         if found.meaning not in (None, "ignored"):
@@ -138,7 +141,7 @@ def _name_mask(judge: Judge, found: MaskAnswer, outcome: Outcome) -> None:
 def _missing_causality(judge: Judge, base: Base, outcome: Outcome, rule: RuleAnswer | None) -> None:
     best = base.best
     assert best is not None
-    if not judge.causal or rule is not None or base.setup.form == "cross":
+    if not judge.causal or rule is not None or base.setup.form in ("cross", "latent"):
         return
     if best.steps.get("rule", "none") != "none":
         return

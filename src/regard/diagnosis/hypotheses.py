@@ -48,6 +48,7 @@ SCALES: dict[str, tuple[str, ...]] = {
     "width": ("scale-no-root",),
     "inverted": ("scale-inverted",),
     "half": ("scale-precedence",),
+    "half-inverse": ("scale-precedence",),
     "heads-root": ("scale-wrong-size",),
     "queries-root": ("scale-wrong-size",),
     "keys-root": ("scale-wrong-size",),
@@ -55,6 +56,7 @@ SCALES: dict[str, tuple[str, ...]] = {
     "value-root": ("scale-wrong-size",),
     "model": ("scale-model-dim", "scale-no-root"),
     "half-model": ("scale-model-dim", "scale-precedence"),
+    "half-inverse-model": ("scale-model-dim", "scale-precedence"),
     "model-inverted": ("scale-model-dim", "scale-inverted"),
     "times-width": ("scale-inverted",),
     "heads": ("scale-wrong-size",),
@@ -73,6 +75,7 @@ def scales(case_sizes: dict[str, int]) -> dict[str, float]:
         "head": d**-0.5, "one": 1.0, "model-root": c**-0.5, "width": 1 / d, "inverted": d**0.5,
         "half": 2 / d, "heads-root": h**-0.5, "queries-root": t**-0.5, "keys-root": s**-0.5,
         "batch-root": b**-0.5, "value-root": e**-0.5, "model": 1 / c, "half-model": 2 / c,
+        "half-inverse": 0.5 / d, "half-inverse-model": 0.5 / c,
         "model-inverted": c**0.5, "times-width": float(d), "heads": 1 / h, "queries": 1 / t,
         "keys": 1 / s, "head-and-model": (d * c) ** -0.5, "three-halves": d**-1.5,
         "width-squared": d**-2.0,
@@ -92,6 +95,7 @@ def scale_deviations(factors: dict[str, float]) -> list[Deviation]:
             "width",
             "inverted",
             "half",
+            "half-inverse",
             "queries-root",
             "heads-root",
         )
@@ -105,19 +109,22 @@ def structure_deviations(case: Case, form: str, hints: frozenset[str]) -> list[D
     ``form`` is self, three or cross; ``hints`` are the words that the source gave reason to try.
     """
     return [
-        *_axes(case),
+        *_axes(case, hints),
         *_sources(case, form),
         *_projections(case, hints),
-        *_heads(case),
+        *_heads(case, hints),
         *_around(case, hints),
         *(_positions() if "rotary" in hints else ()),
         *_biases(case),
     ]
 
 
-def _axes(case: Case) -> Iterator[Deviation]:
-    axes = [("queries", "softmax-axis", 3), ("none", "softmax-missing", 3),
-            ("single", "softmax-single", 2), ("matrix", "softmax-heads", 3)]  # fmt: skip
+def _axes(case: Case, hints: frozenset[str]) -> Iterator[Deviation]:
+    axes = [("none", "softmax-missing", 3), ("matrix", "softmax-heads", 3)]
+    if "softmax" in hints:
+        axes.append(("single", "softmax-single", 2))
+    if case.q.shape[-2] > 1:  # else it is the axis of size 1
+        axes.append(("queries", "softmax-axis", 3))
     if case.heads > 1:
         axes += [("heads", "softmax-heads", 3), ("sample", "softmax-heads", 2),
                  ("flat-heads", "softmax-heads", 2)]  # fmt: skip
@@ -133,10 +140,12 @@ def _sources(case: Case, form: str) -> Iterator[Deviation]:
     if form == "self" and not weighted:
         return
     yield _d("qk", "exchanged", "query-key-swapped")
-    for how in ("key", "query", "exchanged"):
-        yield _d("value", how, "value-wrong-source")
-    for how in ("both-query", "both-key"):
-        yield _d("qk", how, "key-wrong-source", cost=1.3, tier=2)
+    yield _d("value", "key", "value-wrong-source")
+    if case.q.shape[-2] == case.k.shape[-2]:  # else one cannot stand in the other's place
+        for how in ("query", "exchanged"):
+            yield _d("value", how, "value-wrong-source")
+        for how in ("both-query", "both-key"):
+            yield _d("qk", how, "key-wrong-source", cost=1.3, tier=2)
     if form != "self":
         yield _d("qk", "inputs-swapped", "query-key-swapped")
         if weighted:
@@ -160,13 +169,17 @@ def _projections(case: Case, hints: frozenset[str]) -> Iterator[Deviation]:
                 yield _d("activation", (name, where), "projection-nonlinear", tier=tier)
 
 
-def _heads(case: Case) -> Iterator[Deviation]:
+def _heads(case: Case, hints: frozenset[str]) -> Iterator[Deviation]:
     if case.heads > 1 and case.explicit:
         yield _d("merge", "explicit-flat", "merge-no-transpose")
     elif case.heads > 1:
         yield _d("split", "flat", "split-no-transpose")
         yield _d("merge", "flat", "merge-no-transpose")
         yield _d("split", "keys-flat", "split-no-transpose", cost=1.2, tier=2)
+        for first in ("time-first", "channels-first"):
+            if first in hints:
+                yield _d("split", f"flat-{first}", "split-no-transpose", cost=1.1)
+                yield _d("merge", f"flat-{first}", "merge-no-transpose", cost=1.1)
         yield Deviation((("split", "last"), ("merge", "last")), (), 0.4, 1, "heads-last")
     if 1 < case.groups < case.heads:
         yield _d("groups", "tiled", "kv-head-order")
@@ -259,6 +272,8 @@ def rule_deviations(case: Case, *, window: bool, code: str = "") -> list[Deviati
             ("window-both-less", (), 0.2),
             ("window-centred", (), 0.1),
         ]
+    if case.q.shape[-2] == 1:  # the one query is the last: only a window hides anything
+        rules = [rule for rule in rules if rule[0].startswith("window")]
     found = []
     for rule, faults, cost in rules:
         found.append(_d("rule", rule, *faults, cost=cost, note="" if faults else f"rule-{rule}"))
@@ -276,6 +291,7 @@ def mask_deviations(code: str = "") -> list[Deviation]:
         ("keys", ()),
         ("queries", ("mask-on-queries",)),
         ("heads", ("mask-head-order",)),
+        ("heads-first", ("mask-head-order",)),
     ]
     acts: list[tuple[Any, str]] = [("fill", ""), ("after-renormalised", ""), *places(code)]
     found = []

@@ -10,7 +10,6 @@ import contextlib
 import faulthandler
 import os
 import pickle
-import resource
 import select
 import shutil
 import signal
@@ -103,8 +102,10 @@ def _serve(work: Callable[[], Any], writer: int, folder: str) -> None:
 
 
 def _limit_memory() -> None:
-    """Limits the address space; where the system does not know its size, nothing is limited."""
-    with contextlib.suppress(OSError, ValueError):
+    """Limits the address space; where the system has no such limit, nothing is limited."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # not on every system
+
         with open("/proc/self/statm", encoding="ascii") as file:
             now = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))

@@ -28,12 +28,15 @@ from regard.diagnosis.setups import setups
 from regard.diagnosis.source import stated_layout
 from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject
+from regard.diagnosis.watching import held_while, slopes_in
 from regard.diagnosis.weights import Found
 from regard.diagnosis.weights import read as read_weights
 
 _DRAWS = re.compile(
     r"randn|\.rand\(|\.normal\(|\.uniform\(|standard_normal|random\.random|nn\.Linear\("
 )
+_BY_HAND = re.compile(r"1(?:\.0?)?\s*-\s*(?:self\.)?\w*(?:p|rate|drop\w*|prob)\b|keep_?(?:p|rate)")
+"""Code that weighs by a keep rate."""
 SECONDS = 4.0
 """How long all searches of one examination may take together."""
 HALF = 1e-2
@@ -81,6 +84,8 @@ class Judge:
             hints.add("alibi")
         if said.get("layout") or stated_layout(subject.source):
             hints.add("layout")
+        if not subject.source.text or re.search(r"softmax|exp", low):
+            hints.add("softmax")
         if not subject.source.text or re.search(
             r"relu|gelu|tanh|sigmoid|silu|elu\b|softplus|swish|maximum|activation|\bact\b", low
         ):
@@ -89,6 +94,8 @@ class Judge:
         self.deadline = time.process_time() + SECONDS
         self.random = 0.0
         """How far two equal calls differ in evaluation."""
+        self.slopes: Array | None = None
+        """What the subject was seen to use as ALiBi's slopes."""
         self._settled = False
         switched_off = any(
             getattr(subject.owner, name, None) is False
@@ -111,12 +118,16 @@ class Judge:
         return output, result
 
     def settle(self, setup: Setup, fixed: Mapping[str, Any]) -> bool:
-        """Looks for chance in a call that runs; True where it found weights drawn inside."""
+        """Looks for chance in a call that runs; True where it found weights or slopes inside."""
         if self._settled:
             return False
         self._settled = True
         subject = self.subject
         arguments = {**setup.arguments, **fixed}
+        if "alibi" in self.hints:
+            self.slopes = slopes_in(held_while(subject, arguments), setup.case.heads)
+            if self.slopes is not None:
+                return True
         if self.found.width_in is None and _DRAWS.search(subject.source.joined):
             with recording(subject.owner) as record:
                 subject.run(arguments)
@@ -159,9 +170,11 @@ class Judge:
     def deviations(self, setup: Setup, *, rules: bool = True) -> list[Deviation]:
         """What may be otherwise in this setup."""
         case = setup.case
-        found = structure_deviations(case, setup.form, self.hints)
+        first = {"TBC": {"time-first"}, "TBD": {"time-first"}, "BCT": {"channels-first"}}
+        hints = self.hints | first.get(setup.layout, set())
+        found = structure_deviations(case, setup.form, hints)
         found += scale_deviations(dict(case.scales))
-        if self.random or "drop" in self.subject.source.joined:
+        if self.random or _BY_HAND.search(self.subject.source.joined):
             found += dropped()
         if rules:
             found += rule_deviations(
@@ -211,10 +224,14 @@ class Judge:
         from regard.diagnosis.positions import alibi_variants
 
         t, s = case.q.shape[-2], case.k.shape[-2]
+        variants = alibi_variants(case.heads)
+        if self.slopes is not None and len(self.slopes) == case.heads:
+            variants["wrong-own"] = self.slopes
         gap = np.arange(s)[None, :] - (np.arange(t)[:, None] + s - t)
         found = {}
-        for name, slopes in alibi_variants(case.heads).items():
+        for name, slopes in variants.items():
             found[name] = slopes[:, None, None] * np.minimum(gap, 0)
+            found[f"{name}-signed"] = slopes[:, None, None] * gap  # the future raised
             found[f"{name}-both"] = -slopes[:, None, None] * np.abs(gap)
         return found
 

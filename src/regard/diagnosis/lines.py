@@ -26,7 +26,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         _SOFTMAX,
     ),
     "scale-no-root": (
-        r"/\s*\(?(?:self\.)?\w*(?:d_k|dk|head_dim|dim|d|depth|shape\[-1\]|"
+        r"/\s*\(?[\w.]*(?:d_k|dk|head_dim|dim|d|depth|shape\[-1\]|"
         r"size\(-1\))\b",
         r"scal(?:e|ing)\b.*=",
         r"/",
@@ -82,7 +82,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "kv-head-order": (
         r"\.repeat\(|tile\(|repeat_interleave|np\.repeat|expand|concatenate|"
         r"cat\(",
-        r"%|//",
+        r"%|\(.*//|einsum",
     ),
     "batch-as-sequence": (
         r"MultiheadAttention\(",
@@ -163,6 +163,8 @@ def line_of(source: Source, fault: str) -> int | None:
     avoid = r"^\s*(?:def|class|import|from)\b"
     if fault == "merge-no-transpose":
         avoid = r"\bheads?\b.*\bhead_dim\b|def |,\s*self\.(?:num_|n_)?heads?\s*,"
+    elif fault == "dropout-no-rescale":
+        avoid += r"|RandomState|default_rng|seed"
     elif fault.startswith("scale-"):
         avoid += r"|Linear\(|//|randn|init|assert"
     return source.line(*PATTERNS.get(fault, ()), avoid=avoid)
@@ -209,7 +211,6 @@ def _ignored(source: Source) -> int | None:
 _SPECIAL = {
     "softmax-axis": _softmax_over,
     "softmax-heads": _softmax_over,
-    "softmax-single": _softmax_over,
     "mask-after-softmax": _after,
     "projection-nonlinear": _nonlinear,
     "mask-ignored": _ignored,

@@ -217,12 +217,12 @@ def _one(
         return replace(
             silent, meaning="ignored", explanation=told, faults=nothing.faults, error_of_right=1.0
         )
-    if not np.isfinite(output).all():
+    if np.isnan(output).mean() > 0.5:
         return _not_finite(judge, output, silent)
     masked = replace(base.setup.case, allowed=marked)
     fits = _fits(judge, base, masked, output)
     if not fits:
-        return silent
+        return silent if np.isfinite(output).all() else _not_finite(judge, output, silent)
     best = _likeliest(fits, judge.subject.source)
     meaning = "additive" if kind == "additive" else best.steps["meaning"]
     known = base.best.deviations
@@ -296,7 +296,7 @@ def _makes_sense(d: Deviation, pad: bool, heads: int, batch: int) -> bool:
     turn = dict(d.changes).get("turn")
     if turn == "queries":
         return pad
-    if turn == "heads":
+    if turn in ("heads", "heads-first"):
         return heads > 1 and batch > 1
     return True
 

@@ -24,18 +24,33 @@ def named(judge: Judge, base: Base) -> tuple[str, ...]:
     for found in faults:
         twice = found == "scale-no-root" and scaled_twice(source)
         fault = "scale-twice" if twice else found
-        if fault == "kv-head-order" and source.text and not source.line(_TILING):
+        if fault == "kv-head-order" and source.text and not _meant_in_blocks(source):
             continue  # its heads are repeated elsewhere: an order of its own
+        if fault == "mask-after-softmax" and source.text and not _MASKED.search(source.joined):
+            continue  # what comes later does not exist yet: nothing is masked
         if fault == "scale-missing" and unscaled_on_purpose(source, judge):
             continue
         out.append(fault)
     return tuple(dict.fromkeys(out))
 
 
+def _meant_in_blocks(source: Source) -> bool:
+    """Whether each key head is to serve a block of heads: it says so, or it repeats key heads."""
+    return source.line(_TILING) is not None or source.says(
+        r"(?:consecutive|adjacent|contiguous|neighbou?ring|successive)[^.\n]*heads?|"
+        r"heads?[^.\n]*(?:consecutive|adjacent|contiguous|neighbou?ring|successive)|"
+        r"(?:连续|相邻)[^。\n]*头"
+    )
+
+
 _TILING = (
     r"(?<!einops)\b\w+\.repeat\(|tile\(|\]\s*\*|\.expand\(|\.unsqueeze\(\d\).*expand|"
     r"%\s*(?:self\.)?(?:\w*kv\w*|G|g|\w*groups?)\b"
 )
+
+
+_MASKED = re.compile(r"mask|tri[lu]?\b|where|inf\b|[<>]=?|arange|is_causal")
+"""What code that masks has."""
 
 
 def scaled_twice(source: Source) -> bool:

@@ -37,6 +37,13 @@ _ADDITIVE = (
 )
 
 
+_THINGS = (
+    r"^\W*(?:(?:is|are|for|at|on|marks?|means?|为|是|表示)\W*)?(?:(?:an?|the) )?"
+    r"(?:words?|tokens?|characters?|frames?|items?|单词|词|字)\W*$"
+)
+"""What a mask of keys that are there calls them."""
+
+
 def _clauses(text: str) -> list[str]:
     parts = re.split(
         r"[;,，。；\n|]|\.(?!\d)|\band\b|\bwhile\b|\bbut\b|\botherwise\b|、|/|\belse\b", text
@@ -53,9 +60,12 @@ def mask_meaning(text: str) -> str | None:
     for line in re.split(r"\n\s*\n|(?<=[.。])\s", text):
         for clause in _clauses(line):
             one, zero = re.search(_ONE, clause), re.search(_ZERO, clause)
-            if (one is None) == (zero is None):
+            number = zero or one
+            if number is None or (one and zero):
                 continue
             action = _action(re.sub(_ZERO if zero else _ONE, " ", clause))
+            if action is None and re.search(_THINGS, clause[number.end() :], re.IGNORECASE):
+                action = "keep"  # True = word
             if action is not None:
                 votes[other[action] if zero else action] += 1
     if votes["keep"] == votes["drop"]:

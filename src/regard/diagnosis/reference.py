@@ -55,8 +55,16 @@ class Norm:
     bias: Array
     eps: float
     rms: bool = False
+    groups: int = 0
+    """Over how many groups of channels and all tokens it is taken; 0 for each token alone."""
 
     def __call__(self, x: Array) -> Array:
+        if self.groups:
+            b, t, c = x.shape
+            parts = x.reshape(b, t, self.groups, c // self.groups)
+            parts = parts - parts.mean((1, 3), keepdims=True)
+            parts = parts / np.sqrt((parts * parts).mean((1, 3), keepdims=True) + self.eps)
+            return parts.reshape(b, t, c) * self.gain + self.bias
         if not self.rms:
             x = x - x.mean(-1, keepdims=True)
         y = x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.gain
@@ -95,6 +103,10 @@ def _headed(x: Array, heads: int, how: str) -> Array:
         return x.reshape(b, t, heads, c // heads).swapaxes(1, 2)
     if how == "last":
         return x.reshape(b, t, c // heads, heads).transpose(0, 3, 1, 2)
+    if how == "flat-time-first":
+        x = x.swapaxes(0, 1)
+    elif how == "flat-channels-first":
+        x = x.swapaxes(1, 2)
     return x.reshape(b, heads, t, c // heads)  # the view without the transposition
 
 
@@ -106,6 +118,10 @@ def _merged(x: Array, how: str) -> Array:
         return x.transpose(0, 2, 3, 1).reshape(b, t, h * d)
     if how == "time-last":
         return x.transpose(0, 1, 3, 2).reshape(b, t, h * d)
+    if how == "flat-time-first":
+        return x.reshape(t, b, h * d).swapaxes(0, 1)
+    if how == "flat-channels-first":
+        return x.reshape(b, h * d, t).swapaxes(1, 2)
     return x.reshape(b, t, h * d)
 
 
@@ -155,13 +171,13 @@ def projected(
 def _projected(case: Case, steps: Steps) -> tuple[Array, Array, Array]:
     """The queries (B, H, T, D), keys (B, H, S, D) and values (B, H, S, E), split and rotated."""
     q, k, v = _split(case, steps, _linear(case, steps, _sources(case, steps)))
+    if steps["rotary"] is not None:
+        q, k = _rotated(q, k, steps["rotary"], case)
     repeat = case.heads // case.groups
     if repeat > 1 and steps["groups"] == "interleaved":
         k, v = np.repeat(k, repeat, 1), np.repeat(v, repeat, 1)
     elif repeat > 1:
         k, v = np.tile(k, (1, repeat, 1, 1)), np.tile(v, (1, repeat, 1, 1))
-    if steps["rotary"] is not None:
-        q, k = _rotated(q, k, steps["rotary"], case)
     return q, k, v
 
 
@@ -216,8 +232,10 @@ def _rotated(q: Array, k: Array, how: tuple[str, str], case: Case) -> tuple[Arra
     if along == "query-only":
         return rotate(q, at_q, pairing), k
     axis = {"heads": 1, "batch": 0}[along]
-    spots = np.arange(q.shape[axis]).reshape([-1 if a == axis else 1 for a in range(3)])
-    return rotate(q, spots, pairing), rotate(k, spots, pairing)
+    spots = [
+        np.arange(x.shape[axis]).reshape([-1 if a == axis else 1 for a in range(3)]) for x in (q, k)
+    ]
+    return rotate(q, spots[0], pairing), rotate(k, spots[1], pairing)
 
 
 def _masks(case: Case, steps: Steps, shape: tuple[int, ...]) -> list[tuple[Array, Any]]:
@@ -228,10 +246,15 @@ def _masks(case: Case, steps: Steps, shape: tuple[int, ...]) -> list[tuple[Array
         given = case.allowed
         if steps["turn"] == "queries":  # a padding mask (B, 1, 1, S) that lands on the other axis
             given = given.swapaxes(-1, -2)
-        elif steps["turn"] == "heads":  # copies of (B, …) in the order of heads, then batch
+        elif steps["turn"] in ("heads", "heads-first"):  # copies in the order that the other has
             flat = np.broadcast_to(given, (*given.shape[:1], 1, *given.shape[2:]))[:, 0]
-            order = np.arange(len(flat) * heads) % len(flat)
-            given = flat[order].reshape(len(flat), heads, *flat.shape[1:])
+            batch, rest = len(flat), flat.shape[1:]
+            if steps["turn"] == "heads":  # of heads, then batch, for batch, then heads
+                order = np.arange(batch * heads) % batch
+                given = flat[order].reshape(batch, heads, *rest)
+            else:
+                order = np.arange(batch * heads) // heads
+                given = flat[order].reshape(heads, batch, *rest).swapaxes(0, 1)
         found.append((~given if steps["meaning"] == "drop" else given, steps["given"]))
     if steps["rule"] != "none":
         rule = rule_of(steps["rule"], t, s, case.window, case.start)
@@ -288,7 +311,7 @@ def _on_weights(w: Array, a: Array, place: Any) -> Array:
 
 def weigh(s: Array, masks: list[tuple[Array, Any]], axis: str) -> Array:
     """Scores (B, H, T, S) to weights, each mask applied where and how its place says."""
-    fill = -1e9 if axis == "none" else -np.inf
+    fill = -np.inf if axis == "keys" else -1e9  # no row over keys is lost where another axis is
     for a, place in masks:
         s = _on_scores(s, a, place, fill)
     w = normalised(s, axis)

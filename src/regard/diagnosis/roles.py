@@ -19,11 +19,12 @@ _PARAMETERS: dict[str, str] = {
     "encoderhiddenstates encoderstates mem ctx cond y source xkv xcontext enc encoder xenc other "
     "xc conditioning contextx encoderout contexts keyvalue kv keyvaluestates xencoder xdecenc",
     "mask": "mask attnmask attentionmask srcmask m masks attmask maskin mskin amask msk tgtmask "
-    "selfmask attnmasks keepmask keep allowed visible lookaheadmask memorymask srctgtmask",
+    "selfmask attnmasks attnbias attentionbias scorebias keepmask keep allowed visible "
+    "lookaheadmask memorymask srctgtmask",
     "pad": "keypaddingmask paddingmask padmask srckeypaddingmask pad ispad padding mempadmask "
     "tokenmask "
     "kpm validmask keymask kmask sequencemask inputmask seqmask srcpadmask contextmask maskpad "
-    "wordmask realmask kpadmask",
+    "wordmask realmask kpadmask valid isvalid validtokens isreal real present istoken ispadding",
     "lengths": "validlens validlen lengths lens seqlens seqlengths length xlens inputlengths klens "
     "keylengths seqlen validlengths",
     "causal": "causal iscausal usecausal causalmask usecausalmask autoregressive maskfuture "
@@ -88,6 +89,11 @@ def parameter_role(name: str) -> str:
         return "pad" if "pad" in word or "key" in word else "mask"
     if word.endswith(("heads", "nhead")):
         return "groups" if "kv" in word else "heads"
+    part = re.fullmatch(
+        r"(?:past_|cached_)?([qkv])_(?:past|cached?|prev|all|full|seq|new|mem\w*)", name
+    )
+    if part:
+        return part.group(1)
     if word.startswith(("query", "queries")):
         return "q"
     if word.startswith("key"):
@@ -97,9 +103,9 @@ def parameter_role(name: str) -> str:
     return "other"
 
 
-def known_parameter(name: str) -> bool:
-    """Whether a parameter's whole name is one of the usual ones."""
-    return plain(name) in _ROLE
+def known_parameter(name: str, role: str) -> bool:
+    """Whether a parameter's whole name is one of the usual ones of this role."""
+    return _ROLE.get(plain(name)) == role
 
 
 def size_role(name: str) -> str:
@@ -117,7 +123,7 @@ def size_role(name: str) -> str:
     for role in sizes.split():
         if word in _PARAMETERS[role].split():
             return role
-    if "head" in word and not re.search(r"dim|size|width|d$|^d", word):
+    if "head" in word and not re.search(r"dim|size|width|headd$|^d", word):
         return "groups" if "kv" in word or "key" in word else "heads"
     if "drop" in word:
         return "dropout"

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from regard.diagnosis.calling import given_back, output_of
+from regard.diagnosis.calling import ONE, given_back, output_of
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.masks import MaskAnswer
 from regard.diagnosis.reference import compute
 from regard.diagnosis.search import distance
+from regard.diagnosis.source import casts_to_half
 from regard.diagnosis.steps import Array
 
 
@@ -47,7 +48,17 @@ def grows_with_scores(judge: Judge, base: Base) -> Hit | None:
     output, expected = big
     if np.isfinite(output).all() or not np.isfinite(expected).all():
         return None
-    return Hit("softmax-overflow", True, "check.evidence-overflow", {"score": 3000}, 0.0, np.inf)
+    risk = not judge.subject.source.says(_LARGE_SCORES)
+    return Hit("softmax-overflow", risk, "check.evidence-overflow", {"score": 3000}, 0.0, np.inf)
+
+
+_LARGE_SCORES = (
+    r"(?:scores?|logits?|activations?|dot products|products|energ(?:y|ies)|inputs|values?)\b[^.\n]*"
+    r"\b(?:hundreds?|thousands?|(?:very |arbitrarily |quite )?large|huge|unbounded)\b|"
+    r"\b(?:large|huge|unnormali[sz]ed|unbounded) (?:scores|logits|activations|inputs|values)|"
+    r"(?:分数|得分|打分|输入|数值)[^。\n]*(?:几百|数百|上百|成百|几千|数千|上千|几万|上万|很大|较大|非常大|巨大)"
+)
+"""Prose that speaks of scores at which exp overflows."""
 
 
 def _largest_score(base: Base) -> float:
@@ -107,11 +118,6 @@ def empty_row(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
     if answer.shape[-1] != base.setup.case.k.shape[-2]:
         return None
     allowed[..., -1] = False
-    whole = (
-        allowed.ndim == 1
-        or allowed.shape[-2] == 1
-        or (allowed.ndim == 2 and answer.shape[0] != base.setup.case.q.shape[-2])
-    )
     if allowed.ndim == 1:
         allowed[:] = False
     elif allowed.ndim == 2:
@@ -125,7 +131,6 @@ def empty_row(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
     row = _first_row(base, output)
     if row is None:
         return None
-    del whole
     stated = stated_empty_rows(judge)
     if np.isnan(row).any():
         return Hit("masked-row", not stated, "check.evidence-empty-nan", {}, np.inf, np.inf)
@@ -152,9 +157,10 @@ def stated_empty_rows(judge: Judge) -> bool:
         r"(?:fully|completely|entirely|wholly|all)[- ](?:masked|padded|padding|hidden)|whole "
         r"(?:rows?|sequences?|samples?|sentences?)"
         r"|entire (?:rows?|sequences?|samples?|sentences?)|empty (?:rows?|sequences?|samples?|"
-        r"sentences?)|nothing (?:to attend|visible)|no (?:valid|visible|real) (?:keys?|tokens?)|"
+        r"sentences?)|nothing (?:to attend|visible)|"
+        r"(?:no|without any) (?:valid|visible|real) (?:keys?|tokens?|words?)|"
         r"rows? (?:of|with) (?:only|all|nothing but) (?:padding|masked)|整行|全部(?:被)?(?:填充|"
-        r"遮|屏蔽)|空行|全为填充|整句|整个(?:样本|序列)"
+        r"遮|屏蔽)|空行|(?:全为|全是|都是|全部是)填充|整[句条]|整个(?:样本|序列)"
     ) and not judge.subject.source.says(
         r"(?:never|no|without|must not|not be) (?:\w+ ){0,3}(?:fully|completely|empty|entirely)|"
         r"至少"
@@ -167,9 +173,12 @@ def _first_row(base: Base, output: Array) -> Array | None:
     index: dict[str, Any] = {
         "TD": (0,), "TC": (0,), "BTD": (0, 0), "BTC": (0, 0), "TBC": (0, 0), "TBD": (0, 0),
         "BHTD": (0, 0, 0), "BTHD": (0, 0, 0), "HTD": (0, 0), "BCT": (0, slice(None), 0),
+        "CT": (slice(None), 0), "DT": (slice(None), 0),
     }  # fmt: skip
     at = index[layout]
-    if output.ndim == 3 and layout in ("BHTD", "BTHD"):
+    if base.setup.variant.endswith(ONE):
+        at = at[:-1]
+    elif output.ndim == 3 and layout in ("BHTD", "BTHD"):
         at = (0, 0)
     if output.ndim == 2 and layout == "HTD":
         at = (0,)
@@ -283,8 +292,9 @@ def half(
 
 
 def _casts_to_half(judge: Judge) -> bool:
-    return judge.subject.source.line(r"\.half\(\)|float16|\.to\(torch\.half\)") is not None or bool(
-        judge.subject.source.says(r"half precision|float16|fp16|半精度|mixed precision|混合精度")
+    source = judge.subject.source
+    return casts_to_half(source) or source.says(
+        r"half precision|float16|fp16|半精度|mixed precision|混合精度"
     )
 
 

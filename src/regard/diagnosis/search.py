@@ -76,10 +76,13 @@ def explain(
     base: Sequence[Deviation] = (),
     readings: int = 1,
     most: int = 3,
+    least: int = 0,
     tolerance: float = ROUNDING,
     seconds: float = 3.0,
 ) -> list[Explanation]:
     """The explanations of lowest cost, all of them, best first; empty where none fits.
+
+    They have ``least`` to ``most`` faults.
 
     The first observation sifts, the others confirm.
     """
@@ -92,7 +95,7 @@ def explain(
     memo: dict[Any, Any] = {}
     free_choices = [d for d in free if not d.faults]
     faulty = [d for d in free if d.faults]
-    for combo in ordered(faulty, free_choices, most):
+    for combo in ordered(faulty, free_choices, most, least):
         cost = sum(d.cost for d in combo)
         if cost > limit + 0.35:
             if math.floor(cost) > math.floor(limit + 0.35):
@@ -107,6 +110,8 @@ def explain(
             if any(_error(c, told, f) > tolerance for c, f in others):
                 continue
             first = () if "weights" in taken else (Deviation((("weights", reading),), (), 0.0),)
+            if _superfluous(case, told, combo, far, tolerance):
+                break
             fits.append(Explanation((*first, *base, *combo), error))
             limit = min(limit, cost)
             break
@@ -116,11 +121,20 @@ def explain(
     return sorted(fits, key=lambda e: (e.cost, e.error))
 
 
+def _superfluous(
+    case: Case, told: dict[str, Any], combo: Sequence[Deviation], far: Any, tolerance: float
+) -> bool:
+    """Whether one of several faults may go and the rest still explain all."""
+    faulty = [d for d in combo if d.faults]
+    rests = [{s: v for s, v in told.items() if s not in d.steps} for d in faulty]
+    return len(faulty) > 1 and any(_error(case, rest, far) <= tolerance for rest in rests)
+
+
 def ordered(
-    faulty: Sequence[Deviation], free: Sequence[Deviation], most: int
+    faulty: Sequence[Deviation], free: Sequence[Deviation], most: int, least: int = 0
 ) -> Iterator[tuple[Deviation, ...]]:
     """Combinations of faults by their number, each with none, one and two of the free choices."""
-    for level in range(most + 1):
+    for level in range(least, most + 1):
         pool = [d for d in faulty if d.tier >= level]
         for faults in itertools.combinations(pool, level):
             used = [s for d in faults for s in d.steps]

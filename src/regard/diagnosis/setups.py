@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from regard.diagnosis.calling import HEADED, Setup, forms, layouts_of, place
+from regard.diagnosis.calling import HEADED, ONE, Setup, forms, layouts_of, place
+from regard.diagnosis.holders import WEIGHT_ROLES, Holder, holders_of
 from regard.diagnosis.hypotheses import scales
 from regard.diagnosis.reference import Case, Linear, Weights
-from regard.diagnosis.roles import parameter_role, weight_role
+from regard.diagnosis.source import shapes_in, states_square_weights
 from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Parameter, Sizes, Subject
 from regard.diagnosis.weights import Found
@@ -24,52 +24,56 @@ def setups(
 ) -> Iterator[Setup]:
     """Every way to call the subject that its signature allows, the likeliest first."""
     argument_weights = [p for p in subject.parameters if p.role in WEIGHT_ROLES]
-    packed = weights_in_dict(subject)
-    if packed is not None:
-        argument_weights = [packed[0]]
-    has_weights = bool(argument_weights) or found.width_in is not None
-    for form in forms(subject):
-        for layout in layouts_of(subject, weighted=has_weights, said=said):
-            for variant in _variants(subject, has_weights=has_weights, args=bool(argument_weights)):
-                made = _setup(subject, found, form, layout, variant, seed, queries, keys)
-                yield from made
+    has_args = bool(argument_weights or holders_of(subject))
+    has_weights = has_args or found.width_in is not None
+    single = (True, False) if _says_one_query(subject) else (False, True)
+    ways = forms(subject)
+    if found.latents is not None and ways == ["self"]:
+        ways = ["latent", "self"]
+    for one in single:
+        for form in ways:
+            if one and form in ("self", "latent"):
+                continue
+            for layout in layouts_of(subject, weighted=has_weights, said=said):
+                for variant in _variants(subject, has_weights=has_weights, args=has_args):
+                    length = 1 if one else queries
+                    made = _setup(subject, found, form, layout, variant, seed, length, keys)
+                    yield from (_of_one_query(setup) for setup in made) if one else made
 
 
-def weights_in_dict(subject: Subject) -> tuple[Parameter, dict[str, str], bool] | None:
-    """A parameter that holds the weights by name: which key is which, and if it is a dict."""
-    for p in subject.parameters:
-        if p.role not in ("other", "context", "head_dim") or not p.required:
-            continue
-        name = re.escape(p.name)
-        code = subject.source.joined
-        keys = re.findall(rf"\b{name}\[\s*['\"](\w+)['\"]\s*\]", code)
-        fields = re.findall(rf"\b{name}\.(\w+)\b(?!\()", code)
-        roles = {
-            k: r
-            for k in keys or fields
-            if (r := parameter_role(k)) in WEIGHT_ROLES or (r := _bare(k))
-        }
-        if roles:
-            return p, roles, bool(keys)
-    return None
+def _says_one_query(subject: Subject) -> bool:
+    """Whether the prose gives the query a shape without an axis for its length."""
+    query = subject.role("q")
+    if query is None:
+        return False
+    told = re.search(
+        rf"\b{re.escape(query.name)}\b\W{{0,4}}(?:\w+ ){{0,3}}([\(\[][^\)\]]*[\)\]])",
+        subject.source.prose,
+    )
+    shapes = shapes_in(told.group(1)) if told else []
+    return bool(shapes) and "T" not in shapes[0]
 
 
-def _bare(key: str) -> str:
-    role = weight_role(key)
-    return f"w{role}" if role else ""
-
-
-WEIGHT_ROLES = ("wq", "wk", "wv", "wo", "wqkv", "wkv", "bq", "bk", "bv", "bo")
+def _of_one_query(setup: Setup) -> Setup:
+    """The same, the query given without an axis for its length."""
+    name = setup.names["q"]
+    squeezed = setup.arguments[name].squeeze(setup.layout.index("T"))
+    arguments = {**setup.arguments, name: squeezed}
+    return replace(setup, arguments=arguments, variant=f"{setup.variant}{ONE}")
 
 
 def _variants(subject: Subject, *, has_weights: bool, args: bool) -> list[str]:
     if args:
         code = subject.source.joined + subject.source.prose
-        many = ["plain", "square", "turned", "stack", "list"]
-        if subject.role("heads") is None and re.search(
+        many = ["plain", "square", "turned", "stack", "list", "shared"]
+        if any(h.listed for h in holders_of(subject)):
+            many = ["list"]
+        elif subject.role("heads") is None and re.search(
             r"\bfor\b.*\bin\s+(?:range|zip|enumerate)|head", code
         ):
             many = ["stack", "plain", "square", "list", "turned"]
+        elif states_square_weights(subject.source):
+            many = ["square", "plain", "turned", "stack", "list", "shared"]
         return many
     if not has_weights and re.search(
         r"group|kv_head|n_kv|repeat_kv|repeat_interleave|np\.repeat|\bG\b|gqa|multi-?query",
@@ -100,18 +104,19 @@ def _build(
     """The build of one layout and variant; None where the two do not go together."""
     width = subject.sizes.width
     if layout in HEADED:
-        heads = groups = subject.sizes.heads if layout in _WITH_HEADS else 1
+        several = subject.sizes.heads if subject.sizes.heads > 1 else Sizes().heads
+        heads = groups = several if layout in _WITH_HEADS else 1
         if variant == "grouped":
             if layout not in _WITH_HEADS:
                 return None
             heads, groups = 6, 3
         return _Build(heads, groups, width, width, found.readings)
-    packed = weights_in_dict(subject)
-    args = [p for p in subject.parameters if p.role in WEIGHT_ROLES]
-    if packed is not None:
-        args = [replace(packed[0], name=key, role=role) for key, role in packed[1].items()]
+    holders = holders_of(subject)
+    held = {h.parameter.name for h in holders}
+    args = [p for p in subject.parameters if p.role in WEIGHT_ROLES and p.name not in held]
+    args += [p for holder in holders for p in holder.parameters()]
     if args:
-        return _with_weights(subject, args, packed, variant, rng)
+        return _with_weights(subject, args, holders, variant, rng)
     if found.width_in is not None:
         context = found.context_in or found.width_in
         return _Build(found.heads, found.groups, found.width_in, context, found.readings)
@@ -124,13 +129,13 @@ def _build(
 def _with_weights(
     subject: Subject,
     args: Sequence[Parameter],
-    packed: tuple[Parameter, dict[str, str], bool] | None,
+    holders: Sequence[Holder],
     variant: str,
     rng: np.random.Generator,
 ) -> _Build | None:
     """The build of a function whose weights are arguments."""
     width, counted = subject.sizes.width, subject.role("heads") is not None
-    if counted and variant == "list":
+    if (counted and variant == "list") or (variant == "shared" and not counted):
         return None
     heads = subject.sizes.heads if counted or variant in ("stack", "list") else 1
     groups = heads
@@ -141,13 +146,16 @@ def _with_weights(
     if made is None:
         return None
     arguments, weights = made
-    if packed is not None:
-        holder = dict(arguments) if packed[2] else types.SimpleNamespace(**arguments)
-        arguments = {packed[0].name: holder}
+    arguments |= {h.parameter.name: h.filled(arguments) for h in holders}
     return _Build(heads, groups, model, model, (weights,), arguments)
 
 
-_INPUTS = {"self": ("x",), "cross": ("q", "x", "context", "k", "v"), "three": ("q", "k", "v")}
+_INPUTS = {
+    "self": ("x",),
+    "cross": ("q", "x", "context", "k", "v"),
+    "three": ("q", "k", "v"),
+    "latent": ("x",),
+}
 
 
 def _placed(
@@ -162,6 +170,8 @@ def _placed(
         role = p.role
         if form == "cross" and role in ("q", "x"):  # the second of its kind is what is attended to
             role = "context" if "q" in names else "q"
+        elif form == "latent":
+            role = "context"
         names[role] = p.name
         arguments[p.name] = place(data[role], layout)
     return arguments, names
@@ -183,15 +193,18 @@ def _setup(
     if built is None or (form == "self" and headed and built.heads != built.groups):
         return
     keys = queries if form == "self" else keys
-    batch = 1 if layout in ("TD", "TC", "HTD") else subject.sizes.batch
+    batch = 1 if layout in ("TD", "TC", "HTD", "CT", "DT") else subject.sizes.batch
     heads, groups = built.heads, built.groups
     inner = ((heads,), (groups,)) if headed else ((), ())
     q = rng.standard_normal((batch, *inner[0], queries, built.width_in))
     k, v = (rng.standard_normal((batch, *inner[1], keys, built.width_context)) for _ in range(2))
     if form == "self":
         k = v = q
-    elif form == "cross":
+    elif form in ("cross", "latent"):
         v = k
+    if form == "latent":
+        q = np.broadcast_to(found.latents, (batch, *found.latents.shape))
+        queries = len(found.latents)
     arguments, names = _placed(
         subject, form, layout, {"q": q, "x": q, "k": k, "v": v, "context": k}
     )
@@ -234,8 +247,10 @@ def _argument_weights(
         if variant == "square" and heads == 1:
             inner = dict.fromkeys(inner, c)
         mats = {r: rng.standard_normal((c, n)) * c**-0.5 for r, n in inner.items()}
+    small = {r: rng.standard_normal((d, d)) * d**-0.5 for r in mats if variant == "shared"}
+    mats |= {r: np.kron(np.eye(heads), w) for r, w in small.items()}
     o = rng.standard_normal((heads * (mats["v"].shape[1] // groups), c)) * c**-0.5
-    if variant in ("stack", "list") and (heads == 1 or "wqkv" in roles):
+    if variant in ("stack", "list", "shared") and (heads == 1 or "wqkv" in roles):
         return None
     whole = {**mats, "o": o}
     if "wqkv" in roles:
@@ -244,14 +259,19 @@ def _argument_weights(
         whole["kv"] = np.concatenate([mats["k"], mats["v"]], 1)
     counts = {"q": heads, "k": groups, "v": groups}
     arguments: dict[str, Any] = {
-        roles[f"w{r}"].name: _shaped(m, variant, counts.get(r))
+        roles[f"w{r}"].name: _shaped(small.get(r, m), variant, counts.get(r))
         for r, m in whole.items()
         if f"w{r}" in roles
     }
+    fused = rng.standard_normal(whole["qkv"].shape[1]) if "bqkv" in roles else None
+    if fused is not None:
+        arguments[roles["bqkv"].name] = fused
     linear: dict[str, Linear] = {}
     for r, holders in {"q": "qkv", "k": "qkv kv", "v": "qkv kv", "o": ""}.items():
         bias = rng.standard_normal(whole[r].shape[1]) if f"b{r}" in roles else None
-        if bias is not None:
+        if fused is not None and r != "o":
+            bias = np.split(fused, 3)["qkv".index(r)]
+        elif bias is not None:
             arguments[roles[f"b{r}"].name] = bias
         if any(f"w{holder}" in roles for holder in (r, *holders.split())):
             linear[r] = Linear(whole[r], bias)

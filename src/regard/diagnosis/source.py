@@ -45,13 +45,17 @@ class Source:
         return found
 
     @cached_property
+    def tree(self) -> ast.AST:
+        """The file's syntax tree; an empty one where it cannot be parsed."""
+        try:
+            return ast.parse(self.text)
+        except (SyntaxError, ValueError):
+            return ast.Module([], [])
+
+    @cached_property
     def _docstring_lines(self) -> set[int]:
         lines: set[int] = set()
-        try:
-            tree = ast.parse(self.text)
-        except SyntaxError:
-            return lines
-        for node in ast.walk(tree):
+        for node in ast.walk(self.tree):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         return lines
@@ -203,6 +207,11 @@ def _dedented(lines: list[str]) -> str:
     return "".join(line[width:] if line[:width].isspace() else line for line in lines)
 
 
+def casts_to_half(source: Source) -> bool:
+    """Whether the code itself computes in float16."""
+    return source.line(r"\.half\(\)|float16|torch\.half\b") is not None
+
+
 # The layout that the prose or an unpacking states
 
 _LETTERS: dict[str, str] = {}
@@ -217,9 +226,9 @@ for _letter, _words in {
     "value_len num_queries num_keys n_queries n_keys num_q num_k m words num_words n_words qlen "
     "klen sequence_len",
     "H": "h heads n_heads num_heads nhead n_head head nh num_head n_h 头数 头",
-    "C": "c d_model dim embed embed_dim embed_size emb emb_dim embedding_dim embedding hidden "
-    "hidden_size hidden_dim n_embd channels model_dim features d_in c_in e model width emb_size "
-    "embeddings embedding_size in_dim input_dim n_embed 特征 特征维度 维度 模型维度 d_emb",
+    "C": "c d_model channel dim embed embed_dim embed_size emb emb_dim embedding_dim embedding "
+    "hidden hidden_size hidden_dim n_embd channels model_dim features d_in c_in e model width "
+    "emb_size embeddings embedding_size in_dim input_dim n_embed 特征 特征维度 维度 模型维度 d_emb",
     "D": "d d_k dk d_v dv head_dim dim_head d_head hd head_size hs depth dh kd vd key_dim "
          "value_dim "
     "dim_k dim_v dim_q d_q dq dim_per_head size_per_head 头维度",
@@ -263,6 +272,23 @@ def shapes_in(text: str) -> list[str]:
     return found
 
 
+def states_square_weights(source: Source) -> bool:
+    """Whether the prose gives a matrix the same size of features twice."""
+    found = re.findall(r"[\(\[]\s*(\w+)\s*[,x×]\s*\1\s*[\)\]]", source.prose)
+    return any(_LETTERS.get(word.lower()) in ("C", "D") for word in found)
+
+
+def _bare_shapes(text: str) -> list[str]:
+    """The shapes behind that word without brackets: ``Shape: Batch x Time x Channel``."""
+    found = re.findall(
+        r"(?:shaped?|layout|形状)\s*(?:of|is|are|为|[:：=])?\s*"
+        r"(\w+(?:\s*[x×,]\s*\w+){1,3})",
+        text,
+        re.IGNORECASE,
+    )
+    return [shape for written in found for shape in shapes_in(f"({written})")]
+
+
 LAYOUTS = ("BTC", "TBC", "BCT", "BTD", "TBD", "BHTD", "BTHD", "TBHD", "TD", "TC")
 
 
@@ -271,7 +297,7 @@ def stated_layout(source: Source) -> str | None:
     if re.search(r"batch_first\s*(?::\s*bool)?\s*=\s*True", source.joined):
         return "BTC"
     for doc in source.docs[:4]:
-        for shape in shapes_in(doc):
+        for shape in (*shapes_in(doc), *_bare_shapes(doc)):
             if shape in LAYOUTS:
                 return shape
     patterns = (

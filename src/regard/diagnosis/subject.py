@@ -95,11 +95,11 @@ class Subject:
         with warnings.catch_warnings(), np.errstate(all="ignore"), self._no_grad():
             warnings.simplefilter("ignore")
             if self.keep is not None:
-                with keeping(self.keep, *self._spaces()):
+                with keeping(self.keep, *self.spaces()):
                     return to_numpy(self.call(*positional, **keyword))
             return to_numpy(self.call(*positional, **keyword))
 
-    def _spaces(self) -> list[dict[str, Any]]:
+    def spaces(self) -> list[dict[str, Any]]:
         """Where the subject may keep a generator of its own: its file's names, and its own."""
         function = getattr(self.call, "__func__", self.call)
         own = vars(self.owner) if hasattr(self.owner, "__dict__") else {}

@@ -38,6 +38,8 @@ class Found:
     """The path of the output projection, if there is one."""
     norms: tuple[Norm, ...] = ()
     entries: tuple[Entry, ...] = ()
+    latents: Array = None
+    """Learned queries (T, C) that stand in for the queries' input, if there are any."""
 
 
 # From entries to readings
@@ -142,6 +144,7 @@ def read(
     source: str = "",
 ) -> Found:
     """Readings of the entries for ``heads`` heads over ``groups`` key heads, C = ``model``."""
+    latents, entries = _without_latents(entries)
     entries = _named_by_order(entries, _grouped(entries))
     shelf = _Shelf(entries, heads, groups)
     readings = shelf.readings(source)
@@ -166,7 +169,21 @@ def read(
         output.path if output is not None else None,
         tuple(norms),
         tuple(entries),
+        latents if latents is not None and latents.shape[-1] == some.w.shape[0] else None,
     )
+
+
+_LATENT = re.compile(r"latent|quer|probe|seed|induc|slots|inducing|token", re.IGNORECASE)
+
+
+def _without_latents(entries: Sequence[Entry]) -> tuple[Array, list[Entry]]:
+    """Learned queries (T, C) beside a projection of queries, and all the other entries."""
+    projects = any(e.exact and e.role in ("q", "qkv") for e in entries)
+    for e in entries if projects else ():
+        rows = e.w.reshape([n for n in e.w.shape if n != 1] or [1])
+        if not e.exact and e.w.ndim >= 2 and rows.ndim == 2 and _LATENT.search(e.path):
+            return rows, [other for other in entries if other is not e]
+    return None, list(entries)
 
 
 def _is_shared(one: Mapping[str, Linear], heads: int, model: int | None) -> bool:
@@ -261,9 +278,11 @@ class _Shelf:
         entry = self.output
         if entry is None:
             return [Weights(**one)]
-        wide = one["q"] if self.groups != self._heads and "q" in one else one.get("v")
+        groups = _key_heads(Weights(**one), self._heads, self.groups)
+        value = one.get("v")
+        rows = None if value is None else self._heads * (value.w.shape[1] // groups)
         options = _alternatives(entry, "o", self._heads)
-        fitting = [w for w in options if wide is None or w.shape[0] == wide.w.shape[1]]
+        fitting = [w for w in options if rows is None or w.shape[0] == rows]
         return [Weights(**one, o=self._linear(w, entry, "o")) for w in fitting or options[:1]]
 
 
