@@ -14,6 +14,7 @@ from regard.explanation.notes.code import Printed, check_code, check_output
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.instances import check_instances
 from regard.explanation.notes.references import check_reference, with_sizes
+from regard.explanation.notes.relations import check_sizes
 from regard.explanation.notes.sentences import check_sentence
 from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.spoken import written_out
@@ -138,6 +139,8 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
         said += check_instances(line, rest, names)
+        sized = check_sizes(line, rest, names)
+        said += [v for v in sized if not any(o.status == "wrong" for o in said)]
         said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
         names.asked = sentence if sentence.rstrip("*_ ").endswith(("?", "？")) else ""
         if len(rest) > 8:

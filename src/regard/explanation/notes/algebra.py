@@ -43,6 +43,8 @@ class Names:
     """Where the width of all heads was said last."""
     base: float = 0.0
     """The length that others are compared with."""
+    sizes: dict[str, float] = field(default_factory=dict)
+    """What was said last of tokens, heads, widths …, by role."""
     formulas: list[Node] = field(default_factory=list)
     """What was said without a value, the latest first."""
     trusted: list[Node] = field(default_factory=list)

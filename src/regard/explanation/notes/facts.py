@@ -119,7 +119,7 @@ FACTS = (
     *(
         Fact(
             key, right, (r"\bheads?\b|头", of), _MANY_TIMES,
-            r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈",
+            r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈|不变|unchanged|the same\b",
         )
         for key, right, of in (
             ("note.heads-parameters", "4d²", r"param|参数"),

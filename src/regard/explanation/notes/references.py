@@ -27,7 +27,7 @@ _LINEAR = re.compile(
     r"KV|cache|per token|project|feed-?forward|FFN|flash|window|linear|embedding|缓存|每个词元|投影|前馈|线性|窗口|嵌入",
     re.I,
 )
-_WIDTHS = {
+WIDTHS = {
     8: r"float64|fp64|double",
     4: r"float32|fp32|single precision|单精度",
     2: r"b?float16|b?fp16|bf16|half precision|半精度",
@@ -103,7 +103,7 @@ def _power(text: str, names: Names) -> int:
 def _kind(text: str) -> int:
     """The bytes of the one kind of number that ``text`` names; 0 where there is none, or more."""
     found = [
-        size for size, names in _WIDTHS.items() if re.search(rf"(?<!\w)(?:{names})", text, re.I)
+        size for size, names in WIDTHS.items() if re.search(rf"(?<!\w)(?:{names})", text, re.I)
     ]
     return found[0] if len(found) == 1 else 0
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regard.explanation.notes import judges, variance
+from regard.explanation.notes import growth, judges, variance
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Status, Verdict
 from regard.explanation.notes.facts import DENIED, FACTS
 from regard.explanation.notes.judges import Judge
+from regard.explanation.notes.mistakes import MORE
 from regard.explanation.notes.mathtext import plain
 
 ASKS = re.compile(
@@ -60,7 +61,7 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
 def _by_fact(text: str, context: str) -> Iterator[judges.Found]:
     taken_back = DENIED.search(text) is not None
     for clause in CLAUSE.split(text):
-        for fact in FACTS:
+        for fact in (*FACTS, *MORE):
             denied = fact.judge(clause, context)
             if denied is not None:
                 denied = denied or taken_back
@@ -121,6 +122,7 @@ RULES: tuple[Rule, ...] = (
         r"(?:attention|注意力|weights|权重)[^.。]{0,80}?O\s*\((?P<inside>[^()]*)\)", judges.order
     ),
     _rule(judges.FACTOR.pattern + r"(?=.*(?:times|doubl|quadrupl|tripl|twice|倍))", judges.growth),
+    _rule(growth.TIMES.pattern, growth.growing),
     _rule(r"temperature|温度|\btau\b", judges.temperature),
     _rule(
         r"(?:GQA|MQA|grouped|multi-query|query heads|查询头)[^。]*?(?:(\d+)\s*(?:times|x)?\s*(?:smaller|less|fewer)|factor of (\d+)|(?<![\d/])1/(\d+)|(\d+)\s*(?:query heads|queries) (?:per|share|for each)|(?:shared by|serves?|used by)\s*(\d+)\s*(?:query heads|queries)|每\s*(\d+)\s*个查询头)",
