@@ -12,9 +12,13 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import Printed, check_code, check_output
 from regard.explanation.notes.equations import check_line
-from regard.explanation.notes.instances import check_instances
-from regard.explanation.notes.references import check_reference, with_sizes
+from regard.explanation.notes.instances import check_instances, known
+from regard.explanation.notes.layouts import check_code_shapes, check_told_shapes
+from regard.explanation.notes.listed import check_lists
+from regard.explanation.notes.proportions import check_proportions
+from regard.explanation.notes.references import check_reference, lengths_of, with_sizes
 from regard.explanation.notes.relations import check_sizes
+from regard.explanation.notes.series import check_series
 from regard.explanation.notes.sentences import check_sentence
 from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.spoken import written_out
@@ -77,6 +81,9 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             block = "\n".join(lines[place + 1 : end])
             if fence[2].lower() in PYTHON:
                 said, printed = check_code(place + 2, block, names, prelude, lang)
+                names.formulas = [*known(block), *names.formulas]
+                of_shapes = check_code_shapes(place + 2, block, names)
+                said += [v for v in of_shapes if not any(o.line == v.line for o in said)]
             else:
                 said, printed = check_output(place + 2, block, names, printed), []
             verdicts += said
@@ -118,6 +125,8 @@ def _whole(lines: list[str], place: int) -> tuple[str, int]:
 
 def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     found: list[Verdict] = []
+    if re.match(r"\s*#+ ", text) or re.fullmatch(r"\W*\*\*[^*]+\*\*\W*", text):
+        names.heading = text
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
     sentences = _with_questions(_sentences(text))
@@ -139,12 +148,18 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
         said += check_instances(line, rest, names)
-        sized = check_sizes(line, rest, names)
-        said += [v for v in sized if not any(o.status == "wrong" for o in said)]
         said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
+        sized = [
+            verdict
+            for check in (check_sizes, check_lists, check_told_shapes, check_proportions, check_series)
+            for verdict in check(line, rest, names)
+        ]
+        if all(verdict.status != "wrong" for verdict in said):
+            said += sized
         names.asked = sentence if sentence.rstrip("*_ ").endswith(("?", "？")) else ""
         if len(rest) > 8:
             names.recent = [*names.recent[-3:], with_sizes(rest)]
+            names.lengths = [*lengths_of(names.recent[-1]), *names.lengths][:6]
         if TAKEN_BACK.search(after):
             said = [verdict for verdict in said if verdict.status != "wrong"]
         found += said

@@ -37,14 +37,26 @@ class Names:
 
     recent: list[str] = field(default_factory=list)
     """The sentences before this one, the last one last."""
+    heading: str = ""
+    """The heading over what is read."""
     asked: str = ""
     """The question that waits for its answer."""
     whole: re.Match[str] | None = None
     """Where the width of all heads was said last."""
+    lengths: list[float] = field(default_factory=list)
+    """Every length that was told, the last one first."""
     base: float = 0.0
     """The length that others are compared with."""
     sizes: dict[str, float] = field(default_factory=dict)
     """What was said last of tokens, heads, widths …, by role."""
+    lists: list[Floats] = field(default_factory=list)
+    """The lists of numbers that were read, the last one first."""
+    awaited: list[Floats] = field(default_factory=list)
+    """Vectors that were asked for, and not yet given."""
+    shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The shapes of arrays, by name."""
+    measured: Any = None
+    """The amount of memory that was told last."""
     formulas: list[Node] = field(default_factory=list)
     """What was said without a value, the latest first."""
     trusted: list[Node] = field(default_factory=list)

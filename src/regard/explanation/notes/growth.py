@@ -54,7 +54,8 @@ POWERS = {
 }  # fmt: skip
 
 
-def _factor(match: re.Match[str]) -> float:
+def factor_of(match: re.Match[str]) -> float:
+    """The number that a match of ``TIMES`` says."""
     for low, high in (("a", "b"), ("c", "d")):
         if match[low]:
             return float(match[high].replace(",", "")) / max(float(match[low].replace(",", "")), 1.0)
@@ -91,6 +92,8 @@ def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
     if backwards:
         one, other, first, last = other, one, last, first
     driver, outcome = _driver(one), _outcome(other)
+    if not driver and names.recent and re.search(r"\b(?:them|it|this|that|these)\b|它", one):
+        driver = _driver(names.recent[-1])
     if not outcome:
         outcome = _outcome(re.sub(DRIVERS.get(driver, r"(?!)"), " ", one, flags=re.I))
         if not outcome and re.search(r"\b(?:it|they)\b|它", other) and names.recent:
@@ -100,8 +103,8 @@ def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
         return None
     if NOT.search(re.sub(TIMES, " ", text)):
         return None
-    said, right = _factor(last), _factor(first) ** power
-    if not said or not right or _factor(first) == 1:
+    said, right = factor_of(last), factor_of(first) ** power
+    if not said or not right or factor_of(first) == 1:
         return None
     if abs(said - right) < 0.01 * right:
         return True, "note.right", {}

@@ -10,7 +10,7 @@ from regard.explanation.notes.facts import Fact
 _SCORES = r"scores?\b|logits?|dot products?|similarit|QK\^?T|分数|得分|点积|打分|相似度"
 _WEIGHTS = r"weights?\b|softmax|probabilit|distribution|output|result|权重|概率|分布|结果|输出"
 _CAUSAL = r"causal|autoregressive|decoder|GPT|因果|自回归|解码器"
-_POSITIONS = r"position(?:al)?[- ](?:encod|embed|vector|informat)|\bsinusoid|位置(?:编码|向量|嵌入|信息)"
+_POSITIONS = r"the encoding\b[^.]{0,20}embedding|position(?:al)?[- ](?:encod|embed|vector|informat)|\bsinusoid|位置(?:编码|向量|嵌入|信息)"
 _NETWORK = r"feed-?forward|\bFFN\b|\bMLP\b|前馈"
 _CROSS = r"cross-?attention|encoder[- –]decoder attention|交叉注意力|编码器[-–—]?解码器注意力"
 _CHANGES = r"\b(?:chang|alter|affect|shift|influenc|modif|distort)\w*|(?:weights?|probabilities|result|output)[^.。,]{0,12} (?:bigger|larger|differ\w*|increase)|会?(?:改变|变[了化大小]?(?![为成换])|影响)"
@@ -26,6 +26,14 @@ MORE = (
     Fact("note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax|weights|权重",),
         rf"(?:multipl|scal|doubl|halv|divid)\w+ (?:all |every |each |the |of )*(?:scores?|logits?|inputs?|dot products)[^.。]{{0,40}}?(?:{_SAME})|(?:分数|得分|输入)[^。]{{0,8}}(?:乘以?|翻倍|放大|除以|缩放)[^。]{{0,14}}?(?:{_SAME})",
         r"order|rank|argmax|largest|which key|variance|deviation|次序|顺序|排序|最大|方差|标准差", denies=True),
+    Fact("note.multiple", "softmax(cs) ≠ softmax(s): it changes", (_WEIGHTS + r"|score",),
+        r"(?:multipl|scal|doubl|halv|divid)\w+ (?:all|every|each|the)[^.。,]{0,30}(?:does (?:so )?too|does as well|does the same|likewise|has no effect|as well)\b|(?:乘以?|缩放|放大)[^。]{0,14}(?:也(?:是)?(?:一样|如此|不变)|同样)",
+        r"chang|order|rank|改变"),
+    Fact("note.mask-zero", "−∞ → softmax", (r"mask|hid|遮|掩码|屏蔽|-inf",),
+        r"after (?:the )?softmax[^.。,]{0,40}(?:-\s*inf|minus inf)|-\s*inf[^.。,]{0,40}after (?:the )?softmax|softmax\s*之?后[^。，]{0,8}(?:填|设|加|置)[^。，]{0,6}-?\s*inf|-\s*inf[^。，]{0,10}softmax\s*之?后",
+        r"not|0 after|becomes?|不|变[为成]"),
+    Fact("note.true-drops", "True = drop (pad)", (r"key_padding_mask|MultiheadAttention|that module",),
+        r"True[^.。]{0,40}(?:real|actual|valid|non-?pad|content)|(?:real|actual|valid)[^.。,]{0,20}True|True[^。]{0,16}(?:真实|有效|实际|非填充)", r"scaled_dot|SDPA"),
     Fact("note.axis", "Σⱼ a_ij = 1", (r"softmax|attention|注意力",),
         r"(?:按|逐|对每?一?)列(?:来|进行)?(?:做|归一|计算|求)?|\bcolumn-?wise\b|\bper column\b|(?:each|every) column is normali[sz]ed", r"转置|if\b|如果"),
     Fact("note.axis", "Σⱼ a_ij = 1", (r"\brows?\b|softmax|weights|行|权重",),
@@ -39,10 +47,10 @@ MORE = (
         r"mask|inf|sparsemax|entmax|underflow|掩码|遮|无穷"),
     Fact("note.wrong", "1/n", (r"(?:all|every) (?:the )?(?:scores|logits|dot products)[^.。]{0,16}(?:equal|same|identical)|(?:分数|得分)(?:都|全|全部)?(?:相等|相同|一样)",),
         r"(?:all (?:its |the )?weight|everything)[^.。]{0,20} (?:on|to) (?:the )?(?:first|last|one|a single)|one-hot|集中在|只(?:关注|看)"),
-    Fact("note.cold", "τ → 0: max a = 1", (r"temperature|温度|τ|\btau\b",),
+    Fact("note.cold", "τ → 0: max a = 1", (r"temperature|温度|[高低]温|\btau\b",),
         rf"(?:(?:to|towards?|near|approach\w*|goes to|->|→|close to)\s*(?:0|zero)\b|→\s*0|趋[于近向]\s*(?:0|零)|接近\s*(?:0|零)|低温|\bcold\b|(?:low|small)\w*[^.。,]{{0,12}}temperature|降低温度)[^.。]{{0,40}}?(?:{_FLAT}|random|diverse|随机|多样)",
         r"high|large|infin|高温|升高|越高|无穷"),
-    Fact("note.temperature", "τ → ∞: a = 1/n", (r"temperature|温度|τ|\btau\b",),
+    Fact("note.temperature", "τ → ∞: a = 1/n", (r"temperature|温度|[高低]温|\btau\b",),
         rf"(?:(?:to|towards?|approach\w*|→)\s*(?:inf\w*)|趋[于近向]\s*(?:inf|无穷)|无穷大|高温|(?:high|larg|increas|rais)\w*[^.。,]{{0,12}}temperature|(?:升高|提高|增大)温度|temperature (?:above|greater than|over|larger than) 1|τ\s*>\s*1|温度(?:大于|高于)\s*1)[^.。]{{0,40}}?(?:{_SHARP}|determinis|greedy|confiden|确定|贪心)",
         r"low|small|below|decreas|\b0\b|zero|低温|降低|越低|小于|趋于\s*0"),
     Fact("note.future", "j ≤ i", (_CAUSAL,),
@@ -51,7 +59,7 @@ MORE = (
         r"without|encoder|BERT|cross|first token|last|prevent|hid|mask(?:ed|s) out|not|never|never|before|没有掩码|编码器|交叉|最后|不能|无法|防止|避免|之前|前面"),
     Fact("note.future", "j ≤ i", (r"causal|因果",),
         r"(?:keeps?|retains?|allows?|leaves?)[^.。,]{0,24}upper[- ]triang|upper[- ]triang\w*[^.。,]{0,50}(?:allow|kept|visible|may attend|ones where)|(?:保留|留下|允许)[^。，]{0,6}上三角|上三角[^。，]{0,6}(?:保留|可见|允许)"
-        r"|(?:hides?|masks?|removes?|blocks?)[^.。,]{0,16}(?:the )?lower[- ]triang|(?:遮住|屏蔽|遮掉|去掉)[^。，]{0,6}下三角",
+        r"|(?:hides?|masks|removes?|blocks?)[^.。,:]{0,16}(?:the )?lower[- ]triang|(?:遮住|屏蔽|遮掉|去掉)[^。，]{0,6}下三角",
         r"transpos|k_?\s*=\s*1|转置"),
     Fact("note.future", "i = 1: j = 1", (_CAUSAL, r"first (?:token|position|word|query)|第一个(?:词|位置|token|查询)"),
         r"(?:sees?|attends?|looks?)[^.。,]{0,12} (?:all|every|the (?:whole|entire))|(?:看到|关注)(?:所有|全部|整个)", r"by all|from all|所有[^。]{0,6}(?:关注|看到)第一个"),
@@ -79,7 +87,7 @@ MORE = (
         r"MQA|GQA|multi-query|grouped|key(?:s)? and value|KV|键值|input|输入|X\b"),
     Fact("note.qkv", "X W_Q, X W_K, X W_V", (r"quer|\bQ\b|查询", r"keys?\b|\bK\b|键"),
         r"(?:are|is) (?:all |exactly |simply |just |literally |really )*(?:the same|identical|one and the same|equal)(?: vectors?| matri\w+| thing| tensor)?(?! (?:input|source|sequence|sentence|text|shape|size|length|width|X|number|dimension|space|as))|\bQ (?:equals|is equal to|=) K\b|(?:是|就是|完全)(?:同一个?(?:向量|矩阵|东西|张量)|完全?(?:一样|相同)的?(?:向量|矩阵)?)",
-        r"shape|size|length|width|dimension|\bif\b|when|MQA|GQA|tied|space|number|形状|长度|维度|如果|当|若|宽度|来源|输入"),
+        r"shape|size|length|width|dimension|\bif\b|when|would|with Q = K|multi-query|grouped|MQA|GQA|tied|space|number|形状|长度|维度|如果|当|若|宽度|来源|输入"),
     Fact("note.wrong", "n × n", (r"attention|score|weight|QK\^?T|注意力|分数|权重",),
         r"(?:attention|score|weight)s? (?:matrix|map)(?: (?:is|has|of|with|shape|size|a|the|of shape))* \(?\[?n (?:\*|x|by|,) d\w*|QK\^T[^.。,]{0,20} \(?\[?d\w* (?:\*|x|by|,) d|(?:注意力|分数|权重)矩阵[^。，]{0,8}n\s*(?:\*|x|,)\s*d|QK\^T[^。，]{0,12}d\w*\s*\*\s*d",
         r"K\^TQ|linear"),

@@ -51,7 +51,8 @@ def with_sizes(text: str) -> str:
     return plain(re.sub(r"(\d)\s*([KMG]i?B)\b", r"\1 _\2", text)).replace(" _", " ")
 
 
-def _lengths(text: str) -> list[float]:
+def lengths_of(text: str) -> list[float]:
+    """The lengths that ``text`` speaks of."""
     return [
         float(next(filter(None, match.groups())).replace(",", ""))
         for match in _LENGTHS.finditer(text)
@@ -60,8 +61,9 @@ def _lengths(text: str) -> list[float]:
 
 def _times(line: int, said: str, text: str, names: Names) -> Verdict | None:
     """Of k times the length that was spoken of: k² times the scores, k times the cache."""
-    now = _lengths(text)
-    before = [each for earlier in names.recent for each in _lengths(earlier) if each not in now]
+    now = lengths_of(text)
+    before = [each for earlier in names.recent for each in lengths_of(earlier) if each not in now]
+    before = before or [each for each in names.lengths if each not in now]
     claims = _factors(text)
     if len(now) != 1 or len(claims) != 1 or not before or not re.search(LENGTH, text, re.I):
         return None

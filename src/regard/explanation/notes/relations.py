@@ -24,7 +24,7 @@ from regard.explanation.numbers import written
 Sizes = Mapping[str, float]
 
 HYPOTHETICAL = re.compile(
-    r"\bif (?:you|we|one) (?:forg|had|were|did)|\bwould\b|\binstead\b|\bhad\b|\bforg[eo]t|\bsuppose\b.*\bonly\b"
+    r"\bif (?:you|we|one) (?:forg|had|were|did)|\binstead\b|\bhad\b|\bforg[eo]t|\bsuppose\b.*\bonly\b|\bpeople who\b"
     r"|如果|若是?|要是|假如|忘|误",
     re.I,
 )
@@ -91,7 +91,7 @@ RELATIONS = (
              others=(lambda s: s["tokens"] ** 2 * s.get("heads", 1), lambda s: s["tokens"] ** 2 * s.get("heads", 1) * s.get("layers", 1),
                      lambda s: s["tokens"], lambda s: s.get("keys", 0), lambda s: s["tokens"] * (s["tokens"] - 1) / 2,
                      lambda s: s["tokens"] * (s["tokens"] + 1) / 2, lambda s: s["tokens"] * (s["tokens"] - 1)),
-             unless=r"causal|triang|window|local|sparse|cross|source|target|encoder|\brow\b|each token|every token|per token|one token|new token|for each|因果|三角|窗口|稀疏|交叉|每个|每一?行|新"),
+             unless=r"causal|triang|window|local|sparse|cross|source|target|encoder|\brow\b|each token|every token|per token|one token|new token|for each (?:token|query|row|word)|因果|三角|窗口|稀疏|交叉|每个(?:词|位置|查询|token)|每一?行|新"),
     Relation("params", ("vocabulary", "width"), lambda s: s["vocabulary"] * s["width"], r"embed|嵌入|词表|vocab"),
     Relation("params", ("width",), lambda s: s["_projections"] * s["width"] ** 2, r"projection|W_?[QKVO]\b|attention (?:layer|block|sub-?layer)|投影|注意力层",
              others=(*_SQUARES, *_BIASED), unless=r"feed|FFN|MLP|embed|vocab|layers\b|KV|low-?rank|LoRA|前馈|嵌入|词表|\bheads?\b|头"),
@@ -128,6 +128,7 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     text = plain(re.sub(r"(\d)\s*([KMGT]i?B\b|bytes?\b|字节)", r"\1 _\2", said)).replace(" _", " ")
     told: dict[str, Amount] = {}
     found: list[Verdict] = []
+    text = re.sub(r"[,，]? (?:\bnot|\brather than) (?:by )?\d[^,.;，。；]*|[，,]?(?:而不是|不是)\s*\d[^,.;，。；]*", " ", text)
     silent = bool(DENIED.search(text) or HYPOTHETICAL.search(text) or NOT.search(text))
     for name, amount in sized(text):
         if not name:
@@ -187,21 +188,21 @@ def _judge(
 
 def _sources(relation: Relation) -> Iterator[str]:
     for given in relation.given:
-        yield from {"_outcomes": ("keys", "tokens", "entries"), "_head": ("each", "width")}.get(given, (given,))
+        yield from {"_outcomes": ("keys", "tokens", "entries"), "_head": ("each", "width", "components")}.get(given, (given,))
 
 
 def _local(given: str, told: Mapping[str, Amount], text: str) -> bool:
     if given == "_outcomes":
         return bool({"keys", "tokens", "entries"} & told.keys())
     if given == "_head":
-        return "each" in told or "width" in told
+        return bool({"each", "width", "components"} & told.keys())
     return _number_width(text) > 0 if given == "_width_of_number" else True
 
 
 def _with_derived(sizes: dict[str, float], text: str, told: Mapping[str, Amount]) -> dict[str, float]:
     """The sizes that a sentence tells in other words."""
     sizes["_projections"] = _projections(text)
-    for name, roles in (("_outcomes", ("keys", "tokens", "entries")), ("_head", ("each", "width"))):
+    for name, roles in (("_outcomes", ("keys", "tokens", "entries")), ("_head", ("each", "width", "components"))):
         role = next((each for each in roles if each in told), "")
         sizes[name] = told[role].value if role else 0.0
     if not sizes["_head"] and not sizes.get("heads"):

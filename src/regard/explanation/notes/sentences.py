@@ -22,7 +22,7 @@ CLAUSE = re.compile(
     r"[;；]|,? (?:while|whereas|but)\b|, (?=(?:and )?its\b)|[，,]\s*(?=而(?!非|不)|但|不过)"
 )
 ITS = re.compile(
-    r"^\W*(?:答|A:|Answer:|It|They|This|These|Its|Their|That|它们?|其|这)(?![A-Za-z])|\b(?:these|those) \w+|这些"
+    r"^\W*(?:答|A:|Answer:|It|They|This|These|Its|Their|That|它们?|其|这)(?![A-Za-z])|\b(?:these|those|that) (?:\w+)|the (?:encoding|mask|layer|cache|module|matrix|network|model)\b|这[些个种样]|该"
 )
 """What speaks of what came before."""
 
@@ -40,16 +40,18 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
 
     ``before`` is the sentence before it.
     """
-    said = re.sub(r"\*\*|[`$]", "", text).strip()
+    said = re.sub(r"\*\*|[`$]|(?<![\w*\\])[*](?=[A-Za-z\u4e00-\u9fff])|(?<=[A-Za-z\u4e00-\u9fff])[*](?![\w*])", "", text).strip()
     simple = plain(said)
     if ASKS.search(said):
         return []
     verdicts: list[Verdict] = []
     seen: set[tuple[bool, str]] = set()
-    context = plain(before or names.before) if ITS.search(said) else ""
+    context = f"{plain(before or names.before)} {names.heading}, " if ITS.search(said) else ""
     names.before = said
     for right, key, values in (*_by_fact(simple, context), *_by_rule(simple, names)):
         if (right, key) in seen and key != "note.wrong":
+            continue
+        if not right and any(values["right"] == one.values.get("right") for one in verdicts):
             continue
         status: Status = "right" if right else "wrong"
         seen.add((right, key))
@@ -89,7 +91,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         r"(?P<what>variance|standard deviation|std(?:dev)?|deviation|方差|标准差)"
-        r"(?:[^.。;；:：]{0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成)\s*(?:about |roughly |约|大约)?"
+        r"(?:(?:(?!standard deviation|variance|标准差|方差)[^.。;；:：]){0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成)\s*(?:about |roughly |约|大约)?"
         r"|\s+(?:of\s+)?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d|one\b|unity\b)(?:(?! and )[^,，。;；、])*)",
         variance.variance,
     ),
@@ -123,7 +125,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(judges.FACTOR.pattern + r"(?=.*(?:times|doubl|quadrupl|tripl|twice|倍))", judges.growth),
     _rule(growth.TIMES.pattern, growth.growing),
-    _rule(r"temperature|温度|\btau\b", judges.temperature),
+    _rule(r"temperature|温度|[高低]温|\btau\b", judges.temperature),
     _rule(
         r"(?:GQA|MQA|grouped|multi-query|query heads|查询头)[^。]*?(?:(\d+)\s*(?:times|x)?\s*(?:smaller|less|fewer)|factor of (\d+)|(?<![\d/])1/(\d+)|(\d+)\s*(?:query heads|queries) (?:per|share|for each)|(?:shared by|serves?|used by)\s*(\d+)\s*(?:query heads|queries)|每\s*(\d+)\s*个查询头)",
         judges.shared,

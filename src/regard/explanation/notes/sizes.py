@@ -45,6 +45,7 @@ ROLES = {
     "params": _role(
         r"(?:parameters?|params)(?: count)?|参数(?:量|数|总数)?", r"(?:trainable |learnable |learned )?(?:parameters|params|weights)\b|个?(?:可学习|可训练)?参数"
     ),
+    "components": _role(r"", r"(?:independent )?(?:entries|components|terms|numbers)(?=[^.;]{0,40}(?:divid|variance|independent|normal))"),
     "entries": _role(
         r"(?:number of (?:scores|entries|pairs|elements))|(?:元素|分数)个?数",
         r"(?:attention |raw |different |pairwise )*(?:scores|entries|elements|cells|pairs|dot products|numbers|similarities)\b|个?(?:注意力)?(?:分数|元素|单元|格子?|点积|数(?![据组])|对)|(?=of (?:the|its|all) \d[\d,]* (?:scores|entries|pairs|cells|positions))",

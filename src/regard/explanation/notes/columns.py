@@ -1,0 +1,95 @@
+"""Columns of a table that depend on each other, found in the numbers themselves.
+
+Where all rows but one agree that a column is a power of another, or a product of two, the odd one
+out is wrong, if it is nearly right: digits in another order, or a slip of a few percent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations, permutations
+
+import numpy as np
+
+from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.equations import close, shown
+from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.parsing import literal, parsed
+from regard.explanation.sheet import Floats
+
+_POWERS = (1.0, 2.0, 0.5, -1.0, -0.5, 3.0)
+_LEAST = 3
+"""Rows that must agree before a table has a law."""
+
+
+def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Verdict]:
+    """A verdict for each number that breaks the law of its column."""
+    width = len(head)
+    rows = [(line, cells) for line, cells in rows if len(cells) >= width]
+    if len(rows) < _LEAST + 1:
+        return []
+    numbers = {column: found for column in range(width) if (found := _column(rows, column))}
+    found: list[Verdict] = []
+    for target in numbers:
+        claimed, units = numbers[target]
+        best: tuple[int, Floats] | None = None
+        for right in _laws(numbers, target):
+            same = np.array([close(c, r, u) for c, r, u in zip(claimed, right, units, strict=True)])
+            count = int(same.sum())
+            if count >= max(_LEAST, len(rows) - 1) and (best is None or count > best[0]):
+                best = (count, right)
+        if best is None or best[0] == len(rows):
+            continue
+        for (line, cells), c, r, u in zip(rows, claimed, best[1], units, strict=True):
+            if not close(c, r, u) and _slip(cells[target], float(c), float(r)):
+                said = f"{head[target]}: {cells[target]}"
+                right_value = shown(np.asarray(r), np.asarray(u))
+                found.append(Verdict(line, said, "wrong", "note.wrong", {"right": right_value}))
+    return found[:1] if len({verdict.line for verdict in found}) > 1 else found[-1:]
+
+
+def _column(rows: list[tuple[int, list[str]]], column: int) -> tuple[Floats, Floats] | None:
+    told = [literal(parsed(plain(cells[column])) or ("name", "")) for _, cells in rows]
+    if any(each is None or each[0].ndim for each in told):
+        return None
+    numbers = np.array([float(each[0]) for each in told if each])
+    return numbers, np.array([float(each[1]) for each in told if each])
+
+
+def _laws(numbers: dict[int, tuple[Floats, Floats]], target: int) -> Iterator[Floats]:
+    claimed = numbers[target][0]
+    others = [column for column in numbers if column != target]
+    with np.errstate(all="ignore"):
+        for column in others:
+            x = numbers[column][0]
+            if len({*x.tolist()}) < len(x) or (x <= 0).any():
+                continue
+            for power in _POWERS:
+                factor = _nice(float(np.median(claimed / x**power)))
+                if factor:
+                    yield factor * x**power
+        for a, b in combinations(others, 2):
+            for first, second in permutations((a, b)):
+                x, y = numbers[first][0], numbers[second][0]
+                for right in (x * y, x / y):
+                    factor = _nice(float(np.median(claimed / right)))
+                    if factor and np.isfinite(right).all():
+                        yield factor * right
+
+
+def _nice(factor: float) -> float:
+    """A factor that people write: 4, 12, 1/2."""
+    for by in (1.0, 2.0, 4.0, 8.0, 3.0):
+        if np.isfinite(factor) and 0 < factor < 1e4 and abs(factor * by - round(factor * by)) < 0.004 * max(factor * by, 0.1):
+            return round(factor * by) / by
+    return 0.0
+
+
+def _slip(said: str, claimed: float, right: float) -> bool:
+    digits = re.sub(r"\D", "", said)
+    if len(digits.strip("0")) < 3:
+        return False
+    length = len(said.partition(".")[2])
+    same = sorted(digits.lstrip("0")) == sorted(re.sub(r"\D", "", f"{right:.{length}f}").lstrip("0"))
+    return same or 0.9 < claimed / (right or np.inf) < 1.1
