@@ -205,6 +205,8 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
             turned = np.moveaxis(first, -1 if axis is None else axis, -1)
             weights = np.asarray(formula.normalise(turned)[0]) if turned.ndim else turned
             return np.moveaxis(weights, -1, -1 if axis is None else axis)
+        if name in _NEW:
+            return _NEW[name](_sizes(parts))
         if name == "PE" or (name in ("dot", "cos") and len(parts) == 2):
             return _of_two(name, parts)
         if name in _REDUCTIONS:
@@ -216,6 +218,22 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
         if name in _MAPS and len(parts) == 1:
             return _MAPS[name](first)
     raise NotUnderstood(name)
+
+
+def _sizes(parts: list[Floats]) -> list[int]:
+    """The sizes of a new array, as it was asked for, of no more numbers than are worth checking."""
+    sizes = [int(size) for part in parts for size in np.atleast_1d(part)]
+    if not sizes or min(sizes) < 0 or np.prod([float(size) for size in sizes]) ** 2 > MOST**2:
+        raise NotUnderstood("array")
+    return sizes
+
+
+_NEW: Mapping[str, Callable[[list[int]], Any]] = {
+    "ones": np.ones,
+    "zeros": np.zeros,
+    "eye": lambda sizes: np.eye(min(sizes[0], 100)),
+    "arange": lambda sizes: np.arange(*sizes[:3]),
+}
 
 
 def _of_two(name: str, parts: list[Floats]) -> Any:
@@ -235,6 +253,8 @@ def _position(parts: list[Floats]) -> Any:
 
 _MAPS: Mapping[str, Callable[[Any], Any]] = {
     "exp": np.exp, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "log": np.log,
+    "sigmoid": lambda a: 1 / (1 + np.exp(-a)), "relu": lambda a: np.maximum(a, 0), "tril": np.tril, "triu": np.triu,
+    "layernorm": lambda a: (a - a.mean(-1, keepdims=True)) / a.std(-1, keepdims=True),
     "ln": np.log, "log2": np.log2, "log10": np.log10, "abs": np.abs,
 }  # fmt: skip
 _REDUCTIONS: Mapping[str, Callable[[Any, int | None], Any]] = {

@@ -221,7 +221,7 @@ def shared(match: re.Match[str], text: str, names: Names) -> Found | None:
         r"(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?查询头|个?头|heads)", text, re.I
     )
     keys = re.search(
-        r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(\d+)\s*个?(?:键值|KV|键)\s*头",
+        r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(\d+)\s*个?\s*(?:键值|KV|键)\s*头",
         text,
         re.I,
     )

@@ -47,6 +47,7 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
             if verdict:
                 found.append(verdict)
         names.lists = [claimed, *names.lists][:8]
+    found += _weighted(line, text, names) if not silent else []
     for node in (parsed(piece) for piece in pieces(text)):
         if node is None or isinstance(node, Number) or literal(node) is not None:
             continue
@@ -57,6 +58,30 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
         if vector is not None and vector.ndim == 1 and vector.size <= 12:
             names.awaited = [vector, *names.awaited][:4]
     return found
+
+
+_SUM = re.compile(
+    r"(?:output|weighted (?:sum|average|mean)|result|输出|加权(?:和|平均)|结果)\s*(?:is|=|comes to|becomes|of|would be|为|是|等于|得到?|就是|:|：)*\s*(?:about |约)?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^])", re.I
+)
+
+
+def _weighted(line: int, text: str, names: Names) -> list[Verdict]:
+    """A weighted sum in words: the weights, as many values, and what comes of them."""
+    lists = [each for each in _lists(text) if each[1].size > 1]
+    told = _SUM.search(text)
+    if not told or len(lists) != 2 or lists[0][1].size != lists[1][1].size or told.start() < lists[1][0]:
+        return []
+    one, other = lists[0][1], lists[1][1]
+    if abs(one.sum() - 1) > 0.02 and abs(other.sum() - 1) > 0.02:
+        return []
+    claimed = literal(parsed(told[1]) or Number("0"))
+    right = np.asarray(one @ other)
+    if claimed is None:
+        return []
+    slack = 0.5 * float(np.abs(other) @ lists[0][2] + np.abs(one) @ lists[1][2] if lists[0][2].max() < 0.1 else 0)
+    if close(claimed[0], right, claimed[1]) or abs(float(claimed[0] - right)) <= slack:
+        return [Verdict(line, text.strip(), "right", "note.right")]
+    return [Verdict(line, text.strip(), "wrong", "note.wrong", {"right": shown(right, claimed[1])})]
 
 
 def _lists(text: str) -> Iterator[tuple[int, Floats, Floats, str]]:
@@ -82,7 +107,9 @@ def _judge(
     if float(units.max()) >= 0.5 or (claimed < 0).any():
         of_weights = False
     best: tuple[int, Floats] | None = None
-    for row in islice(_candidates(names, claimed.size), _MOST):
+    by = _divisor(text)
+    divided = [row / by for row in names.lists if by and row.size == claimed.size]
+    for row in [*divided, *islice(_candidates(names, claimed.size), _MOST)]:
         same = sum(map(close, claimed, row, units))
         if best is None or same > best[0]:
             best = (same, row)
@@ -100,6 +127,13 @@ def _judge(
     if shares and loose and abs(float(claimed.sum()) - 1) < 0.35 and claimed.size > 1:
         return Verdict(line, said, "wrong", "note.wrong", {"right": f"Σ = 1 ≠ {claimed.sum():.4g}"})
     return None
+
+
+def _divisor(text: str) -> float:
+    """What a sentence divides by, where it says it once."""
+    found = re.findall(r"(?:divid\w+|scal\w+)[^.,;]{0,20} by (sqrt\(\d+\)|\d+(?:\.\d+)?)|除以\s*(sqrt\(\d+\)|\d+(?:\.\d+)?)", text)
+    node = parsed(found[0][0] or found[0][1]) if len(found) == 1 else None
+    return float(value(node, Names())) if node is not None else 0.0
 
 
 def _nearly(claimed: Floats, row: Floats, same: int) -> bool:

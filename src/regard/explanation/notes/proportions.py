@@ -10,6 +10,7 @@ from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.growth import TIMES, factor_of
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.references import WIDTHS
 from regard.explanation.numbers import written
 
 _AS_MUCH = re.compile(
@@ -49,7 +50,50 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     else:
         last = next((a for a in reversed([*amounts(text)]) if a.kind == "bytes"), last)
     names.measured = last
+    if DENIED.search(text) or NOT.search(re.sub(r"instead of", "", text)):
+        return found
+    return found + _units(line, said, text) + _kinds(line, said, text)
+
+
+_SAME = re.compile(
+    r"(?<![\w.*/^])(?<![*/^+] )(?P<a>\d[\d,.]*)\s*(?P<u>[KMGT]i?B)\s*(?:is|are|=|equals?|means|是|等于|为|即|有)\s*(?P<b>\d[\d,.]*)\s*(?P<v>[KMGT]i?B|bytes?|字节)"
+)
+
+
+def _units(line: int, said: str, text: str) -> list[Verdict]:
+    """ "1 KiB is 1024 bytes". """
+    found = []
+    for match in _SAME.finditer(text):
+        one, other = next(amounts(f"{match['a']} {match['u']}"), None), next(amounts(f"{match['b']} {match['v']}"), None)
+        if one is None or other is None:
+            continue
+        meant = [one.value, one.value * 1.024 ** ("KMGT".index(match["u"][0]) + 1)] if "i" not in match["u"] else [one.value]
+        meant += [right * (1000 / 1024) ** ("KMGT".index(match["v"][0]) + 1) for right in meant] if match["v"][0] in "KMGT" and "i" not in match["v"] else []
+        if any(abs(other.value - right) <= max(0.5 * other.unit, 1e-9 * right) * (other.unit < other.value or 1e-9) for right in meant):
+            found.append(Verdict(line, said, "right", "note.right"))
+        else:
+            found.append(Verdict(line, said, "wrong", "note.wrong", {"right": _in_unit(one.value, other)}))
     return found
+
+
+def _kinds(line: int, said: str, text: str) -> list[Verdict]:
+    """Two kinds of number, and how many times the memory one takes of the other."""
+    kinds = sorted(
+        (match.start(), size) for size, words in WIDTHS.items()
+        for match in re.finditer(rf"(?<![\w])(?:{words})(?!\w)", text, re.I)
+    )  # fmt: skip
+    times = [*TIMES.finditer(text)]
+    if len(kinds) != 2 or len(times) != 1 or times[0]["one"] or not re.search(r"memory|bytes|space|storage|size|room|large|big|显存|内存|空间|字节|大小|存储", text, re.I):
+        return []
+    (_, first), (_, second) = kinds
+    changed = re.search(r"\bfrom\b|\bgoing\b|\bswitching\b|从|换成|改成|改为|转为", text) and not re.search(r"instead of|rather than", text)
+    right = second / first if changed else first / second
+    said_times = factor_of(times[0])
+    if re.search(r"less|smaller|fewer|saves|小|省|少", text) and said_times > 1:
+        said_times = 1 / said_times
+    if first == second or not said_times or abs(said_times - right) < 1e-9:
+        return [Verdict(line, said, "right", "note.right")]
+    return [Verdict(line, said, "wrong", "note.wrong", {"right": written(right)})]
 
 
 def _by(before: str, text: str, last: Amount | None, names: Names) -> float:

@@ -79,6 +79,8 @@ _BIASED = tuple(
 )
 
 RELATIONS = (
+    Relation("params", ("_module",), lambda s: s["_module"], r"Linear\(|MultiheadAttention\(", far=False,
+             others=(lambda s: s["_bare"],)),
     Relation("each", ("width", "heads"), lambda s: s["width"] / s["heads"], r"head|头", far=False,
              unless=r"KV|GQA|MQA|group|键值"),
     Relation("heads", ("width", "each"), lambda s: s["width"] / s["each"], r"head|头", far=False,
@@ -202,6 +204,7 @@ def _local(given: str, told: Mapping[str, Amount], text: str) -> bool:
 def _with_derived(sizes: dict[str, float], text: str, told: Mapping[str, Amount]) -> dict[str, float]:
     """The sizes that a sentence tells in other words."""
     sizes["_projections"] = _projections(text)
+    sizes["_module"], sizes["_bare"] = _module(text)
     for name, roles in (("_outcomes", ("keys", "tokens", "entries")), ("_head", ("each", "width", "components"))):
         role = next((each for each in roles if each in told), "")
         sizes[name] = told[role].value if role else 0.0
@@ -212,6 +215,19 @@ def _with_derived(sizes: dict[str, float], text: str, told: Mapping[str, Amount]
     elif "width of a number" in sizes:
         sizes["_width_of_number"] = sizes["width of a number"]
     return sizes
+
+
+def _module(text: str) -> tuple[float, float]:
+    """The parameters of the one module of PyTorch that a text names, with biases and without."""
+    linear = re.findall(r"Linear\((?:in_features=)?(\d+), ?(?:out_features=)?(\d+)", text)
+    heads = re.findall(r"MultiheadAttention\((?:embed_dim=)?(\d+)", text)
+    if len(linear) + len(heads) != 1 or re.search(r"四个|\bfour\b|\b4\b", text):
+        return 0.0, 0.0
+    if linear:
+        a, b = map(float, linear[0])
+        return a * b + b, a * b
+    d = float(heads[0])
+    return 4 * d * d + 4 * d, 4 * d * d
 
 
 def _number_width(text: str) -> float:

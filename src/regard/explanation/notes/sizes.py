@@ -60,7 +60,7 @@ ROLES = {
     "perplexity": _role(r"perplexity|困惑度", r"(?:of |in )?perplexity"),
     "loss": _role(r"(?:cross[- ]entropy|loss|log[- ]likelihood)|(?:损失|交叉熵)", ""),
     "entropy": _role(r"(?:entropy)[^,，.;；\d]{0,40}|熵(?:值|最大)?", ""),
-    "weight": _role(r"(?:each|every|all|the|its)? ?(?:attention )?(?:weights?|probability|probabilities)(?: (?:each|all|then|of each(?: key)?))?|(?:权重|概率)(?:都|均|各|就)?", ""),
+    "weight": _role(r"(?:each|every|all|the|its)? ?(?:attention )?(?:weights?|probability|probabilities)(?: (?:each|all|then|of each(?: key)?))?|(?:each|every) (?:token|key|word|position) gets(?: an?)?(?: weight| probability)?|(?:权重|概率)(?:都|均|各|就)?|各[得占分]到?|每个[词键]?(?:各?[得占]|分到)", ""),
     "scale": _role(r"(?:scal(?:e|ing) factor|scale)(?: for [^,.;]*)?|scores? (?:are |is )?(?:multiplied|scaled) by|缩放(?:因子|系数)|乘以", ""),
     "divisor": _role(r"(?:divid\w+|scal\w+ down)(?: (?:the|all|our|these|raw|scores?|dot|products?|logits|them|it|results?))* by|除以", ""),
     "frequencies": _role(r"", r"(?:different )?(?:frequencies|wavelengths|sine[-/ ](?:and[- ])?cosine pairs)\b|[个种]?(?:不同的?)?(?:频率|波长)"),
@@ -83,6 +83,8 @@ def role(amount: Amount, text: str) -> str:
     for name, (_, pattern) in ROLES.items():
         if pattern and pattern.match(after):
             return name
+    if amount.said.isalpha() and amount.said.isascii():
+        return ""  # "parameters: three projections"
     for name, (pattern, _) in ROLES.items():
         if pattern and pattern.search(before[-70:]):
             return name
