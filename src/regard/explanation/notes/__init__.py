@@ -15,6 +15,8 @@ from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.instances import check_instances, known
 from regard.explanation.notes.layouts import check_code_shapes, check_told_shapes
 from regard.explanation.notes.listed import check_lists
+from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.parsing import parsed
 from regard.explanation.notes.proportions import check_proportions
 from regard.explanation.notes.references import check_reference, lengths_of, with_sizes
 from regard.explanation.notes.relations import check_sizes
@@ -139,12 +141,16 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         if re.search(r"position|PE\b|10000|位置", sentence):
             names.said.add("positions")
         shapes, rest = check_shapes(line, sentence)
+        answer = _answered(names, rest)
         in_words = check_sentence(line, rest, names, before)
         if not in_words and ASKED_WHICH.search(names.asked):
             answer = ANSWER.sub("", rest)
             in_words = check_sentence(
                 line, f"{ASKING.sub(' ', names.asked).strip()} {answer}", names
             )
+        statement = _affirmed(names.asked, rest)
+        if not in_words and statement:
+            in_words = check_sentence(line, statement, names)
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
         said += check_instances(line, rest, names)
@@ -152,10 +158,13 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         sized = [
             verdict
             for check in (check_sizes, check_lists, check_told_shapes, check_proportions, check_series)
-            for verdict in check(line, rest, names)
+            for verdict in check(line, answer if check is check_sizes else rest, names)
         ]
+        if not said and answer is not rest:
+            said = check_line(line, answer, names)
         if all(verdict.status != "wrong" for verdict in said):
             said += sized
+        names.waiting = text if text.rstrip("*_ ").endswith(("?", "？")) else ""
         names.asked = sentence if sentence.rstrip("*_ ").endswith(("?", "？")) else ""
         if len(rest) > 8:
             names.recent = [*names.recent[-3:], with_sizes(rest)]
@@ -164,6 +173,43 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             said = [verdict for verdict in said if verdict.status != "wrong"]
         found += said
     return found
+
+
+YES = re.compile(r"\W*(?:Solution:|A:|答[:：]|A[:：])?\W*(?:Yes|Right|Correct|Of course|是的?|对的?|会的?|能|可以|必须|当然|没错)(?![A-Za-z不])", re.I)
+YES_OR_NO = re.compile(r"\b(?P<verb>Is|Are|Does|Do|Can|Must|Will)\b (?P<rest>[^?？]+)[?？]|(?P<zh>[^?？。]+?)吗[?？]")
+SUBJECT = re.compile(
+    r"(?:the |a |an )?(?:[\w-]+ ){0,3}?(?:attention|softmax|matrix|encodings?|masks?|layers?|networks?|output|complexity|cost|weights|RoPE|ALiBi|transformers?|scores?|variance|RNNs?|GPT|BERT|FFN)\b(?: (?:matrix|weights|mask|scores))?", re.I
+)
+
+
+def _affirmed(asked: str, answer: str) -> str:
+    """The statement that a "yes" makes of the question before it."""
+    found = [*YES_OR_NO.finditer(asked)] + [*YES_OR_NO.finditer(answer)]
+    if not found:
+        return ""
+    last = found[-1]
+    said = answer[answer.find(last[0]) + len(last[0]) :] if last[0] in answer else answer
+    if not YES.match(said):
+        return ""
+    if last["zh"]:
+        return f"{last['zh'].replace('是不是', '是')}。"
+    rest = last["rest"].strip()
+    if last["verb"].lower() in ("is", "are") and (subject := SUBJECT.match(rest)):
+        rest = f"{subject[0]} is{rest[subject.end():]}"
+    return f"{rest}."
+
+
+def _answered(names: Names, sentence: str) -> str:
+    """A bare number after a question, with what it answers."""
+    number = re.match(r"\W*(?:A|答|Answer)?\W{0,3}(?:It is |It's |about |约|是)*(-?\d[\d,.]*\d|\d)(?![\d.]*\s*[·×*/^=+(])", sentence)
+    if not number or not names.waiting or len(sentence) > 60:
+        return sentence
+    asked = re.sub(r"^\W*(?:Q|问)\s*\d*\s*[.:：]\s*", "", names.waiting.rstrip("*_ "))
+    expression = re.fullmatch(r"[^\w(|√\[]*(?:What is |Compute |计算)?([\w(|√\[][^?？]*)[?？]", asked)
+    alone = expression is not None and parsed(plain(expression[1])) is not None
+    if alone and expression is not None:
+        return f"{expression[1]} = {number[1]}"
+    return f"{asked.rstrip('?？')} {number[1]}"
 
 
 def _with_questions(sentences: list[str]) -> list[str]:

@@ -39,6 +39,8 @@ class Names:
     """The sentences before this one, the last one last."""
     heading: str = ""
     """The heading over what is read."""
+    waiting: str = ""
+    """The line that ended with that question."""
     asked: str = ""
     """The question that waits for its answer."""
     whole: re.Match[str] | None = None
@@ -49,6 +51,8 @@ class Names:
     """The length that others are compared with."""
     sizes: dict[str, float] = field(default_factory=dict)
     """What was said last of tokens, heads, widths …, by role."""
+    fresh: dict[str, float] = field(default_factory=dict)
+    """Those of the sentence before."""
     lists: list[Floats] = field(default_factory=list)
     """The lists of numbers that were read, the last one first."""
     awaited: list[Floats] = field(default_factory=list)

@@ -73,7 +73,27 @@ def check_code(
             printed += _printed(part.text, names)
     if not inside and (last := _joined(_with_output(first, code))[-1:]):
         printed += _shown(last[0].text, names)
-    return found + _attention(first, code, prelude, lang), printed
+    return found + _masks(first, code) + _attention(first, code, prelude, lang), printed
+
+
+_TRIANGLE = re.compile(r"^\s*(\w+)\s*=\s*[^#\n]*\b(tril|triu)\(")
+_FILLED = r"masked_fill_?\(\s*(~?)\s*{name}(?:\s*==\s*([01]|True|False)|\.bool\(\)|\.to\(torch\.bool\))?\s*,[^)]*inf"
+
+
+def _masks(first: int, code: str) -> list[Verdict]:
+    """A triangle that is filled on the wrong side: what ``tril`` keeps must not become −∞."""
+    triangles: dict[str, str] = {}
+    found = []
+    for offset, line in enumerate(code.split("\n")):
+        for name, kind in triangles.items():
+            if filled := re.search(_FILLED.format(name=re.escape(name)), line):
+                ones = (filled[2] in (None, "1", "True")) != bool(filled[1])
+                if ones == (kind == "tril"):
+                    right = f"{name} == {int(kind == 'triu')}"
+                    found.append(Verdict(first + offset, line.strip(), "wrong", "note.wrong", {"right": right}))
+        if told := _TRIANGLE.match(line):
+            triangles[told[1]] = told[2]
+    return found
 
 
 def check_output(
@@ -239,6 +259,8 @@ def _statement(statement: Statement, names: Names) -> list[Verdict]:
     target = re.match(r"([A-Za-z_]\w*)\s*=(?!=)", bare)
     before = names.values.get(target[1]) if target else None
     verdicts = check_line(statement.line, bare, names, prose=False)
+    if not result and re.search(r"\d[\d\s.,]*[*/+^×-].*=\s*-?\d", comment):
+        verdicts = verdicts or check_line(statement.line, comment, names.copy())
     if target and names.values.get(target[1]) is before and before is not None and not verdicts:
         del names.values[target[1]]  # it has become something that was not understood
     return [verdict for verdict in verdicts if verdict.status != "unknown" or result]

@@ -27,17 +27,18 @@ def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Ve
     """A verdict for each number that breaks the law of its column."""
     width = len(head)
     rows = [(line, cells) for line, cells in rows if len(cells) >= width]
-    if len(rows) < _LEAST + 1:
+    if len(rows) < _LEAST:
         return []
     numbers = {column: found for column in range(width) if (found := _column(rows, column))}
     found: list[Verdict] = []
     for target in numbers:
         claimed, units = numbers[target]
         best: tuple[int, Floats] | None = None
-        for right in _laws(numbers, target):
+        for right, sure in _laws(head, numbers, target):
             same = np.array([close(c, r, u) for c, r, u in zip(claimed, right, units, strict=True)])
             count = int(same.sum())
-            if count >= max(_LEAST, len(rows) - 1) and (best is None or count > best[0]):
+            least = 2 if sure else _LEAST
+            if count >= max(least, len(rows) - 1) and (best is None or count > best[0]):
                 best = (count, right)
         if best is None or best[0] == len(rows):
             continue
@@ -57,8 +58,25 @@ def _column(rows: list[tuple[int, list[str]]], column: int) -> tuple[Floats, Flo
     return numbers, np.array([float(each[1]) for each in told if each])
 
 
-def _laws(numbers: dict[int, tuple[Floats, Floats]], target: int) -> Iterator[Floats]:
+_BY_NAME = {
+    r"exp|e\^x|e\^s|exponential|指数": np.exp, r"ln|log": np.log, r"sqrt|square root|平方根": np.sqrt,
+    r"sin": np.sin, r"cos": np.cos, r"square[sd]?|平方": np.square,
+}  # fmt: skip
+
+
+def _laws(
+    head: list[str], numbers: dict[int, tuple[Floats, Floats]], target: int
+) -> Iterator[tuple[Floats, bool]]:
+    """What a column may be, and whether its head or its digits leave no doubt."""
     claimed = numbers[target][0]
+    first = min(numbers)
+    for name, function in _BY_NAME.items():
+        if target != first and re.fullmatch(rf"(?:the )?(?:{name})(?:\(\w+\))?", plain(head[target]).strip(), re.I):
+            with np.errstate(all="ignore"):
+                yield function(numbers[first][0]), True
+    if target != first and re.search(r"weight|softmax|权重|概率", head[target], re.I):
+        scores = np.exp(numbers[first][0] - numbers[first][0].max())
+        yield scores / scores.sum(), True
     others = [column for column in numbers if column != target]
     with np.errstate(all="ignore"):
         for column in others:
@@ -68,14 +86,14 @@ def _laws(numbers: dict[int, tuple[Floats, Floats]], target: int) -> Iterator[Fl
             for power in _POWERS:
                 factor = _nice(float(np.median(claimed / x**power)))
                 if factor:
-                    yield factor * x**power
+                    yield factor * x**power, False
         for a, b in combinations(others, 2):
             for first, second in permutations((a, b)):
                 x, y = numbers[first][0], numbers[second][0]
                 for right in (x * y, x / y):
                     factor = _nice(float(np.median(claimed / right)))
                     if factor and np.isfinite(right).all():
-                        yield factor * right
+                        yield factor * right, factor == 1 and bool((claimed > 999).all())
 
 
 def _nice(factor: float) -> float:

@@ -34,6 +34,9 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     """A verdict for each equation of ``text``; what is only defined is remembered in ``names``."""
     found: list[Verdict] = []
     about = ABOUT.search(text) is not None
+    units = set(re.findall(r"(?<=\d)\s*([KMGT]B|nats?|bits?)\b", text))
+    if len(units) == 1 and not re.search(r"bytes?\b|字节|[KMGT]iB", text):
+        text = re.sub(r"(?<=\d)\s*(?:[KMGT]B|nats?|bits?)\b", "", text)
     for chain, said in chains(text) if prose else statement(text):
         verdict = _judge(line, chain, said, names, about)
         if verdict:

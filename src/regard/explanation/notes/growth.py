@@ -17,7 +17,7 @@ Found = tuple[bool, str, dict[str, str]]
 
 _N = r"(?:\d+(?:\.\d+)?|two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen|twenty|a hundred|one hundred|a thousand|[二两三四五六七八九十百]+)"
 TIMES = re.compile(
-    rf"\bfrom (?:\w+ )?(?P<a>\d[\d,]*)\D{{0,12}} to (?P<b>\d[\d,]*)|从\s*(?P<c>\d+)[^\d。，]{{0,8}}[到变增加至为]+\s*(?P<d>\d+)"
+    rf"(?P<e>\d[\d,]*) instead of (?P<g>\d[\d,]*)|\bfrom (?:\w+ )?(?P<a>\d[\d,]*)\D{{0,12}} to (?P<b>\d[\d,]*)|从\s*(?P<c>\d+)[^\d。，]{{0,8}}[到变增加至为]+\s*(?P<d>\d+)"
     rf"|(?:by )?a factor of (?P<f>{_N})|\b(?P<n>{_N})(?:[- ]?fold\b|[- ]times\b|x\b|×)(?! the number)|(?<![增多])(?<!增加)(?P<z>{_N})\s*倍"
     r"|(?P<two>\bdoubl\w+|\btwice\b|\btwo times|翻一?倍|翻一番|加倍|[长多大增高]加?一倍)|(?P<three>\btripl\w+|\bthrice\b)|(?P<four>\bquadrupl\w+)"
     r"|(?P<half>\bhalv\w+|\bhalf\b|减半|一半)|(?P<quarter>\bquarter\w*|四分之一)|(?P<ninth>九分之一|\ba ninth)|(?P<third>\ba third\b|三分之一)"
@@ -30,7 +30,7 @@ DRIVERS = {
     "heads": r"number of (?:attention )?heads|\bheads\b|\bh\b|头数|个?头",
     "layers": r"layers|层数|\bdeeper\b",
     "width": r"\bd(?:_?k|_?model|_?head)?\b|width|\bwide\b|\bwider\b|dimension|宽|维",
-    "length": r"sequence|length|\blong|context|tokens|words\b|\bn\b|inputs?\b|prompt|\brows\b|序列|长|上下文|词元|词数|输入",
+    "length": r"sequence|length|\blong|context|tokens|words\b|\b[nT]\b|字数|inputs?\b|prompt|\brows\b|序列|长|上下文|词元|词数|输入",
 }
 """What is changed."""
 OUTCOMES = (
@@ -56,7 +56,7 @@ POWERS = {
 
 def factor_of(match: re.Match[str]) -> float:
     """The number that a match of ``TIMES`` says."""
-    for low, high in (("a", "b"), ("c", "d")):
+    for low, high in (("a", "b"), ("c", "d"), ("g", "e")):
         if match[low]:
             return float(match[high].replace(",", "")) / max(float(match[low].replace(",", "")), 1.0)
     for name, value in _WORDS.items():

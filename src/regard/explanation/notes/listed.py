@@ -28,6 +28,8 @@ _BARE = re.compile(
     rf"(?<![\w.,(\[*/^+=-])(?<![*/^+=] )({_NUMBER}(?:\s*[,、]\s*(?:and )?{_NUMBER})*\s*(?:,? and|和|与|、|及|以及)\s*{_NUMBER})(?![\w.]*\d|\s*[*/^+=])"
 )
 _BRACKETS = re.compile(rf"(?<![\w)\]])[(\[]\s*({_NUMBER}(?:\s*,\s*{_NUMBER})+)\s*[)\]]")
+_SLASHES = re.compile(r"(?<![\w/.])(0?\.\d+(?:\s/\s0?\.\d+)+)(?![\w/])")
+_TEMPERATURE = re.compile(r"(?:\bT|\btau|temperature|温度)\s*(?:=|of|is|为|是|取|:)?\s*(\d+(?:\.\d+)?)", re.I)
 _WEIGHTS = re.compile(r"weights?\b|softmax|probabilit|distribution|权重|概率|分布", re.I)
 _OTHER = re.compile(
     r"shape|size|index|indices|position|\brows? \d|token|heads?\b|layers|vectors?\b(?! of weights)|形状|位置|维|第\s*\d|词元"
@@ -87,7 +89,7 @@ def _weighted(line: int, text: str, names: Names) -> list[Verdict]:
 def _lists(text: str) -> Iterator[tuple[int, Floats, Floats, str]]:
     spans = sorted(
         (match.start(), match[1], match[0])
-        for pattern in (_BARE, _BRACKETS)
+        for pattern in (_BARE, _BRACKETS, _SLASHES)
         for match in pattern.finditer(text)
     )
     for start, inner, said in spans:
@@ -109,11 +111,21 @@ def _judge(
     best: tuple[int, Floats] | None = None
     by = _divisor(text)
     divided = [row / by for row in names.lists if by and row.size == claimed.size]
+    cold = _TEMPERATURE.search(text)
+    tau = float(cold[1]) if cold else 0.0
+    divided += [
+        np.asarray(formula.normalise(row[None, :] / tau)[0])[0]
+        for row in names.lists if tau and row.size == claimed.size
+    ]  # fmt: skip
+    if by and by != int(by) and (whole := np.round(claimed * by)).any():
+        divided.append(whole / by)  # scores of whole numbers, whatever they were
     for row in [*divided, *islice(_candidates(names, claimed.size), _MOST)]:
         same = sum(map(close, claimed, row, units))
         if best is None or same > best[0]:
             best = (same, row)
     plenty = float(units.max()) <= 0.01
+    if cold and best and plenty and best[0] == claimed.size - 1 and abs(claimed.sum() - 1) > 0.02:
+        return Verdict(line, said, "wrong", "note.wrong", {"right": shown(best[1], units)})
     if best and best[0] == claimed.size and plenty:
         return Verdict(line, said, "right", "note.right")
     loose = bool(np.abs(claimed.sum() - 1) > 0.75 * units.sum() + 1e-9)

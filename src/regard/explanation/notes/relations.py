@@ -105,6 +105,7 @@ RELATIONS = (
     Relation("bytes", ("tokens", "_width_of_number"), lambda s: s["tokens"] ** 2 * s["_width_of_number"], r"score|attention (?:matri|weights)|分数|注意力矩阵|权重矩阵",
              others=(lambda s: s["tokens"] ** 2 * s["_width_of_number"] * s.get("heads", 1), lambda s: s["tokens"] ** 2 * s["_width_of_number"] * s.get("heads", 1) * s.get("layers", 1)),
              unless=_CACHE + r"|flash|window|per token"),
+    Relation("bytes", ("entries", "_width_of_number"), lambda s: s["entries"] * s["_width_of_number"], r"score|matrix|that|it\b|分数|矩阵|元素|个数", unless=_CACHE + r"|[*]|parameter|参数"),
     Relation("bytes", ("params", "_width_of_number"), lambda s: s["params"] * s["_width_of_number"], r"parameter|weights|model|参数|模型", unless=_CACHE + r"|Adam|gradient|optimi|梯度|优化|score|token|词元"),
     Relation("bits", ("_outcomes",), lambda s: float(np.log2(s["_outcomes"])), "uniform"),
     Relation("nats", ("_outcomes",), lambda s: float(np.log(s["_outcomes"])), "uniform"),
@@ -141,16 +142,17 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
             told[name] = amount
         if silent or worked_out:
             continue
-        verdict = _judge(line, said, text, name, amount, known, told)
+        verdict = _judge(line, said, text, name, amount, known, told, names)
         if verdict:
             found.append(verdict)
-    names.sizes.update({role: each.value for role, each in told.items()})
+    names.fresh = {name: amount.value for name, amount in sized(text) if name}
+    names.sizes.update(names.fresh)
     wrong = [verdict for verdict in found if verdict.status == "wrong"]
     return wrong or found[:1]
 
 
 def _judge(
-    line: int, said: str, text: str, name: str, amount: Amount, known: dict[str, float], told: dict[str, Amount]
+    line: int, said: str, text: str, name: str, amount: Amount, known: dict[str, float], told: dict[str, Amount], names: Names,
 ) -> Verdict | None:
     """What was told last, or a result that was told before what it follows from."""
     for relation in RELATIONS:
@@ -167,7 +169,7 @@ def _judge(
         sizes = _with_derived({**known, name: amount.value}, text, told)
         if not all(sizes.get(given) for given in relation.given):
             continue
-        near = all(given in told or given.startswith("_") and _local(given, told, text) for given in relation.given)
+        near = all(given in told or given == "entries" and given in names.fresh or given.startswith("_") and _local(given, told, text) for given in relation.given)
         if not near and not relation.far:
             continue
         try:
@@ -234,6 +236,11 @@ def _number_width(text: str) -> float:
     found = [
         size for size, names in WIDTHS.items() if re.search(rf"(?<!\w)(?:{names})(?!\w)", text, re.I)
     ]
+    told = re.search(
+        r"\b(?:at|with|using) (\d) bytes?\b|(\d) bytes? (?:each|per (?:number|value|score|entry|parameter|weight|element)|a (?:number|score|piece))|(\d)\s*个?字节(?:存)?(?:一个|每个)|每个?(?:数|元素|分数|参数)(?:占|用|是|为|需)?\s*(\d)\s*个?字节", text, re.I
+    )
+    if not found and told:
+        return float(next(filter(None, told.groups())))
     return float(found[0]) if len(found) == 1 else 0.0
 
 

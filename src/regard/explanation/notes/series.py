@@ -48,6 +48,8 @@ def check_series(line: int, sentence: str, names: Names) -> list[Verdict]:
         for match in _LIST.finditer(text, about.end()):
             if told.start() <= match.start() < told.end():
                 continue
+            if re.match(r"\s*[\^*/]", text[match.end() :]):
+                continue  # the last of them is a formula
             claimed, units = _numbers(match[1])
             if len(claimed) < 2 or not (len(claimed) == len(right) or match[2] and len(claimed) < len(right)):
                 continue

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from regard.explanation.notes.amounts import Amount, amounts
 
-_IS = r"\s*(?:=|:|is|are|of|to|was|has|have|holds|gives|contains|为|是|有|等于|达|到|从|共|设为|取|：)*\s*(?:about |roughly |around |only |exactly |a total of |[一总]共有?|约为?|大约|大概|只有|分别为)*"
+_IS = r"\s*(?:=|:|is|are|of|to|was|has|have|holds|gives|contains|为|是|有|等于|达|到|从|共|设为|取|：|[?？]|A:|答)*\s*(?:about |roughly |around |only |exactly |a total of |[一总]共有?|约为?|大约|大概|只有|分别为)*"
 
 
 def _role(before: str, after: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
@@ -53,7 +53,7 @@ ROLES = {
     "keys": _role(r"", r"(?:equal(?:ly likely)? |different |possible |uniform )*(?:keys|choices|options|classes|outcomes|candidates|scores|values)\b|个?(?:相等的|相同的|等概率的?)?(?:键|选项|类别|结果|候选|分数)"),
     "tokens": _role(
         r"\b[nNTL]|(?:sequence|context|window|input|prompt)(?: length| size)?|\blength|(?:长度|序列长|上下文|输入长度?)",
-        r"[- ]?(?:input |source |target )?(?:tokens?|words|positions|time ?steps|vectors|rows)\b|个?(?:词元|词|位置|token|tokens|词向量|向量|时间步|单词|字)(?!表)",
+        r"[- ]?(?:input |source |target )?(?:tokens?|words|positions|time ?steps|vectors|rows)\b|个?(?:词元|词|位置|token|tokens|词向量|向量|时间步|单词|字(?!节))(?!表)",
     ),
     "nats": _role(r"", r"nats?\b|奈特"),
     "bits": _role(r"", r"bits?\b(?! (?:float|number|integer|precision))|比特"),
@@ -74,6 +74,8 @@ def role(amount: Amount, text: str) -> str:
     if amount.kind == "bytes":
         return "bytes"
     before, after = text[: amount.start], text[amount.end :]
+    if re.match(r"\s*(?:倍|times\b|-?fold|x\b)", after):
+        return ""
     # "4096 / 32 = 128": what is worked out is what stands before the sum.
     before = re.sub(r"(?:[\d\s*/^+().,-]|sqrt|d_\w+)*\d[\s)]*=\s*$", " ", before)
     if re.search(r"\bof (?:the|its|all|these)\s*$", before):
