@@ -39,7 +39,7 @@ ANSWER = re.compile(r"^\W*(?:答|A|Answer)\s*[:：]\s*\**\s*")
 ASKED = re.compile(r"(.*\d.*?)[?？]\W*", re.S)
 BOLD = re.compile(r"(?<![A-Za-z0-9_)\]])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![A-Za-z0-9_])")
 ASKED_WHICH = re.compile(
-    r"(?:where|when|what|which|how|whose|who|what if|if)\b|什么|哪|多少|谁|何时|何处|怎样|怎么样|会如何|呢[?？]",
+    r"(?:where|when|what|which|how|whose|who|what if|if)\b|什么|哪|多少|谁|何时|何处|怎样|怎么|几倍|会如何|呢[?？]",
     re.I,
 )
 """A question whose answer is no yes or no."""
@@ -129,6 +129,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     found: list[Verdict] = []
     if re.match(r"\s*#+ ", text) or re.fullmatch(r"\W*\*\*[^*]+\*\*\W*", text):
         names.heading = text
+    text = re.sub(r"(?<!\\)\\[\[\]()]", "$", text)
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
     sentences = _with_questions(_sentences(text))
@@ -143,10 +144,10 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         shapes, rest = check_shapes(line, sentence)
         answer = _answered(names, rest)
         in_words = check_sentence(line, rest, names, before)
-        if not in_words and ASKED_WHICH.search(names.asked):
-            answer = ANSWER.sub("", rest)
-            in_words = check_sentence(
-                line, f"{ASKING.sub(' ', names.asked).strip()} {answer}", names
+        if not in_words and names.asked and (ASKED_WHICH.search(names.asked) or len(rest) < 60):
+            asked, said_so = ASKING.sub(" ", names.asked).strip(), ANSWER.sub("", rest)
+            in_words = check_sentence(line, f"{asked} {said_so}", names) or check_sentence(
+                line, f"{asked} {'是' if re.search('[一-鿿]', asked) else 'is'} {said_so}", names
             )
         statement = _affirmed(names.asked, rest)
         if not in_words and statement:
@@ -178,7 +179,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
 YES = re.compile(r"\W*(?:Solution:|A:|答[:：]|A[:：])?\W*(?:Yes|Right|Correct|Of course|是的?|对的?|会的?|能|可以|必须|当然|没错)(?![A-Za-z不])", re.I)
 YES_OR_NO = re.compile(r"\b(?P<verb>Is|Are|Does|Do|Can|Must|Will)\b (?P<rest>[^?？]+)[?？]|(?P<zh>[^?？。]+?)吗[?？]")
 SUBJECT = re.compile(
-    r"(?:the |a |an )?(?:[\w-]+ ){0,3}?(?:attention|softmax|matrix|encodings?|masks?|layers?|networks?|output|complexity|cost|weights|RoPE|ALiBi|transformers?|scores?|variance|RNNs?|GPT|BERT|FFN)\b(?: (?:matrix|weights|mask|scores))?", re.I
+    r"(?:the |a |an )?(?:[\w-]+ ){0,3}?(?:self-|cross-)?(?:attention|softmax|matrix|encodings?|masks?|layers?|networks?|output|complexity|cost|weights|RoPE|ALiBi|transformers?|scores?|variance|RNNs?|GPT|BERT|FFN)\b(?: (?:matrix|weights|mask|scores))?", re.I
 )
 
 
@@ -209,14 +210,19 @@ def _answered(names: Names, sentence: str) -> str:
     alone = expression is not None and parsed(plain(expression[1])) is not None
     if alone and expression is not None:
         return f"{expression[1]} = {number[1]}"
-    return f"{asked.rstrip('?？')} {number[1]}"
+    counted = re.search(r"[Hh]ow many (\w+)|多少个?(参数|分数|元素|头|维|词)", asked)
+    noun = next(filter(None, counted.groups())) if counted else ""
+    return f"{asked.rstrip('?？')} {number[1]} {noun}"
+
+
+NUMBERED = re.compile(r"^\W*\d+\s*[).:、]|\(\d+ ?(?:pts?|points?|分)\)")
 
 
 def _with_questions(sentences: list[str]) -> list[str]:
     """A question that holds numbers is a part of its answer."""
     joined: list[str] = []
     for sentence in sentences:
-        if joined and (asked := ASKED.fullmatch(joined[-1])):
+        if joined and (asked := ASKED.fullmatch(NUMBERED.sub("", joined[-1]))):
             joined[-1] = f"{asked[1]}，{ANSWER.sub('', sentence)}"
         else:
             joined.append(sentence)

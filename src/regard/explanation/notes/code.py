@@ -18,6 +18,7 @@ from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import plain_code
 from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.grids import Grid, grids, remember
 from regard.explanation.notes.parsing import NotUnderstood, parsed
 from regard.explanation.notes.tables import check_block
 from regard.explanation.sheet import Floats
@@ -104,6 +105,8 @@ def check_output(
     ``printed`` is what the program before it prints.
     """
     lines = text.split("\n")
+    if drawn := grids(first, text):
+        return _drawn(drawn, names)
     chunks = _joined([Statement(first + i, line) for i, line in enumerate(lines) if line.strip()])
     arrays = [_array(chunk.text) for chunk in chunks]
     if len(chunks) < len(printed):  # a script shows only what it prints
@@ -130,6 +133,24 @@ def check_output(
             places = chunk.rows or (chunk.line,)
             bare += [(place, lines[place - first]) for place in places]
     return sorted(found + check_block(bare, names), key=lambda verdict: verdict.line)
+
+
+def _drawn(drawn: list[Grid], names: Names) -> list[Verdict]:
+    """The verdicts of matrices that are drawn with bars."""
+    remember(drawn, names)
+    found: list[Verdict] = []
+    for grid in drawn:
+        if grid.name:
+            continue
+        said = "[" + ", ".join(f"[{', '.join(row)}]" for row in grid.rows) + "]"
+        shape = (len(grid.rows), len(grid.rows[0]))
+        awaited = next((each for each in names.awaited if each.shape == shape), None)
+        if awaited is None:
+            found += check_block([(line, " ".join(row)) for line, row in zip(grid.lines, grid.rows, strict=True)], names)
+            continue
+        verdicts = check_line(grid.lines[0], f"(drawn_) = {said}", names.copy(drawn_=awaited), prose=False)
+        found += _placed(verdicts, Statement(grid.lines[0], said, tuple(grid.lines)), said)
+    return found
 
 
 def _placed(verdicts: list[Verdict], statement: Statement, said: str = "") -> list[Verdict]:

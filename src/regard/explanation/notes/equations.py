@@ -34,6 +34,8 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     """A verdict for each equation of ``text``; what is only defined is remembered in ``names``."""
     found: list[Verdict] = []
     about = ABOUT.search(text) is not None
+    for word, power in (("万", 4), ("亿", 8), (r"million\b", 6), (r"billion\b", 9), (r"M\b(?!i?B)", 6)):
+        text = re.sub(rf"(?<=\d)\s*{word}(?=[\s,.;)个次参。，]|$)", f"*10^{power} ", text)
     units = set(re.findall(r"(?<=\d)\s*([KMGT]B|nats?|bits?)\b", text))
     if len(units) == 1 and not re.search(r"bytes?\b|字节|[KMGT]iB", text):
         text = re.sub(r"(?<=\d)\s*(?:[KMGT]B|nats?|bits?)\b", "", text)

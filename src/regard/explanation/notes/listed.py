@@ -54,10 +54,10 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
         if node is None or isinstance(node, Number) or literal(node) is not None:
             continue
         try:  # "softmax([1, 3])", which the answer will give
-            vector = value(node, names) if not names_of(node) else None
+            vector = value(node, names)
         except NotUnderstood:
             continue
-        if vector is not None and vector.ndim == 1 and vector.size <= 12:
+        if vector.ndim == 2 or (vector.ndim == 1 and vector.size <= 12 and not names_of(node)):
             names.awaited = [vector, *names.awaited][:4]
     return found
 
@@ -154,7 +154,7 @@ def _nearly(claimed: Floats, row: Floats, same: int) -> bool:
 
 
 def _candidates(names: Names, size: int) -> Iterator[Floats]:
-    yield from (vector for vector in names.awaited if vector.size == size)
+    yield from (vector for vector in names.awaited if vector.shape == (size,))
     scores = [*names.lists, *(v for v in list(names.values.values())[-8:] if v.ndim == 1)]
     for row in scores:
         for part in (row, row[:size]):

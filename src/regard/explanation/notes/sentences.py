@@ -91,7 +91,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         r"(?P<what>variance|standard deviation|std(?:dev)?|deviation|方差|标准差)"
-        r"(?:(?:(?!standard deviation|variance|标准差|方差)[^.。;；:：]){0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成|变为|只?剩|只有|降到|回到)\s*(?:about |roughly |around |约|大约)?"
+        r"(?:(?:(?!standard deviation|(?<!of )variance|标准差|(?<!项)方差)[^.。;；:：]){0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成|变为|只?剩|只有|降到|回到)\s*(?:about |roughly |around |约|大约)?"
         r"|\s+(?:of\s+)?(?:about |roughly |around )?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d|one\b|unity\b)(?:(?! and )[^,，。;；、])*)",
         variance.variance,
     ),

@@ -71,9 +71,10 @@ ROLES = {
 
 def role(amount: Amount, text: str) -> str:
     """What ``amount`` is in ``text``; "" where its words do not tell."""
-    if amount.kind == "bytes":
-        return "bytes"
     before, after = text[: amount.start], text[amount.end :]
+    if amount.kind == "bytes":
+        of_one = re.search(r"\b(?:at|with|using)\s*$", before) or re.match(r"\s*(?:each|per|an? (?:number|score)|一个|每个)", after)
+        return "" if amount.value <= 8 and of_one else "bytes"
     if re.match(r"\s*(?:倍|times\b|-?fold|x\b)", after):
         return ""
     # "4096 / 32 = 128": what is worked out is what stands before the sum.
@@ -83,7 +84,7 @@ def role(amount: Amount, text: str) -> str:
     if (vocabulary := ROLES["vocabulary"][0]) and vocabulary.search(before[-70:]):
         return "vocabulary"
     for name, (_, pattern) in ROLES.items():
-        if pattern and pattern.match(after):
+        if pattern and pattern.match(after) and not (name == "each" and amount.value < 1):
             return name
     if amount.said.isalpha() and amount.said.isascii():
         return ""  # "parameters: three projections"
