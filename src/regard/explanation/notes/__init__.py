@@ -13,15 +13,16 @@ from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import Printed, check_code, check_output
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.instances import check_instances, known
-from regard.explanation.notes.layouts import check_code_shapes, check_told_shapes
+from regard.explanation.notes.layouts import check_told_shapes
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import parsed
+from regard.explanation.notes.programs import check_code_shapes
 from regard.explanation.notes.proportions import check_proportions
 from regard.explanation.notes.references import check_reference, lengths_of, with_sizes
 from regard.explanation.notes.relations import check_sizes
-from regard.explanation.notes.series import check_series
 from regard.explanation.notes.sentences import check_sentence
+from regard.explanation.notes.series import check_series
 from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.spoken import written_out
 from regard.explanation.notes.tables import check_rows, check_table
@@ -158,7 +159,13 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
         sized = [
             verdict
-            for check in (check_sizes, check_lists, check_told_shapes, check_proportions, check_series)
+            for check in (
+                check_sizes,
+                check_lists,
+                check_told_shapes,
+                check_proportions,
+                check_series,
+            )
             for verdict in check(line, answer if check is check_sizes else rest, names)
         ]
         if not said and answer is not rest:
@@ -176,16 +183,22 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     return found
 
 
-YES = re.compile(r"\W*(?:Solution:|A:|答[:：]|A[:：])?\W*(?:Yes|Right|Correct|Of course|是的?|对的?|会的?|能|可以|必须|当然|没错)(?![A-Za-z不])", re.I)
-YES_OR_NO = re.compile(r"\b(?P<verb>Is|Are|Does|Do|Can|Must|Will)\b (?P<rest>[^?？]+)[?？]|(?P<zh>[^?？。]+?)吗[?？]")
+YES = re.compile(
+    r"\W*(?:Solution:|A:|答[:：]|A[:：])?\W*(?:Yes|Right|Correct|Of course|是的?|对的?|会的?|能|可以|必须|当然|没错)(?![A-Za-z不])",
+    re.I,
+)
+YES_OR_NO = re.compile(
+    r"\b(?P<verb>Is|Are|Does|Do|Can|Must|Will)\b (?P<rest>[^?？]+)[?？]|(?P<zh>[^?？。]+?)吗[?？]"
+)
 SUBJECT = re.compile(
-    r"(?:the |a |an )?(?:[\w-]+ ){0,3}?(?:self-|cross-)?(?:attention|softmax|matrix|encodings?|masks?|layers?|networks?|output|complexity|cost|weights|RoPE|ALiBi|transformers?|scores?|variance|RNNs?|GPT|BERT|FFN)\b(?: (?:matrix|weights|mask|scores))?", re.I
+    r"(?:the |a |an )?(?:[\w-]+ ){0,3}?(?:self-|cross-)?(?:attention|softmax|matrix|encodings?|masks?|layers?|networks?|output|complexity|cost|weights|RoPE|ALiBi|transformers?|scores?|variance|RNNs?|GPT|BERT|FFN)\b(?: (?:matrix|weights|mask|scores))?",
+    re.I,
 )
 
 
 def _affirmed(asked: str, answer: str) -> str:
     """The statement that a "yes" makes of the question before it."""
-    found = [*YES_OR_NO.finditer(asked)] + [*YES_OR_NO.finditer(answer)]
+    found = [*YES_OR_NO.finditer(asked), *YES_OR_NO.finditer(answer)]
     if not found:
         return ""
     last = found[-1]
@@ -196,17 +209,22 @@ def _affirmed(asked: str, answer: str) -> str:
         return f"{last['zh'].replace('是不是', '是')}。"
     rest = last["rest"].strip()
     if last["verb"].lower() in ("is", "are") and (subject := SUBJECT.match(rest)):
-        rest = f"{subject[0]} is{rest[subject.end():]}"
+        rest = f"{subject[0]} is{rest[subject.end() :]}"
     return f"{rest}."
 
 
 def _answered(names: Names, sentence: str) -> str:
     """A bare number after a question, with what it answers."""
-    number = re.match(r"\W*(?:A|答|Answer)?\W{0,3}(?:It is |It's |about |约|是)*(-?\d[\d,.]*\d|\d)(?![\d.]*\s*[·×*/^=+(])", sentence)
+    number = re.match(
+        r"\W*(?:A|答|Answer)?\W{0,3}(?:It is |It's |about |约|是)*(-?\d[\d,.]*\d|\d)(?![\d.]*\s*[·×*/^=+(])",
+        sentence,
+    )
     if not number or not names.waiting or len(sentence) > 60:
         return sentence
     asked = re.sub(r"^\W*(?:Q|问)\s*\d*\s*[.:：]\s*", "", names.waiting.rstrip("*_ "))
-    expression = re.fullmatch(r"[^\w(|√\[]*(?:What is |Compute |计算)?([\w(|√\[][^?？]*)[?？]", asked)
+    expression = re.fullmatch(
+        r"[^\w(|√\[]*(?:What is |Compute |计算)?([\w(|√\[][^?？]*)[?？]", asked
+    )
     alone = expression is not None and parsed(plain(expression[1])) is not None
     if alone and expression is not None:
         return f"{expression[1]} = {number[1]}"

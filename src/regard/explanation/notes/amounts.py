@@ -9,11 +9,29 @@ from dataclasses import dataclass
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.parsing import NotUnderstood, literal, parsed
 
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
-    " sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_ONES = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _ENGLISH = {word: float(i) for i, word in enumerate(_ONES)} | {
     word: 10.0 * i for i, word in enumerate(_TENS, 2)
 }
@@ -40,7 +58,15 @@ AMOUNT = re.compile(
     r"|(?P<part>\ba half\b|\bone half\b|\ba quarter\b|\bone quarter\b|\ba third\b|一半|四分之一|三分之一|八分之一))"
     r"(?:\s*(?P<unit>[KMGT]i?B\b|bytes?\b|字节|%))?",
 )
-_PARTS = {"half": 1 / 2, "一半": 1 / 2, "quarter": 1 / 4, "四分": 1 / 4, "third": 1 / 3, "三分": 1 / 3, "八分": 1 / 8}
+_PARTS = {
+    "half": 1 / 2,
+    "一半": 1 / 2,
+    "quarter": 1 / 4,
+    "四分": 1 / 4,
+    "third": 1 / 3,
+    "三分": 1 / 3,
+    "八分": 1 / 8,
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +85,9 @@ class Amount:
     def agrees(self, right: float, about: bool = False) -> bool:
         """Whether it is ``right``, as far as its digits go."""
         if self.unit >= 1 and not about and abs(self.value) < 1e6 and self.kind == "":
-            return abs(self.value - right) <= max(1e-9 * abs(right), 0.5 * (self.unit > 1) * self.unit)
+            return abs(self.value - right) <= max(
+                1e-9 * abs(right), 0.5 * (self.unit > 1) * self.unit
+            )
         loose = 0.06 * abs(right) if about else 0.0
         return abs(self.value - right) <= max(loose, self.unit * 1.001, 1e-9 * abs(right))
 

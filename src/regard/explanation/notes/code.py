@@ -91,7 +91,11 @@ def _masks(first: int, code: str) -> list[Verdict]:
                 ones = (filled[2] in (None, "1", "True")) != bool(filled[1])
                 if ones == (kind == "tril"):
                     right = f"{name} == {int(kind == 'triu')}"
-                    found.append(Verdict(first + offset, line.strip(), "wrong", "note.wrong", {"right": right}))
+                    found.append(
+                        Verdict(
+                            first + offset, line.strip(), "wrong", "note.wrong", {"right": right}
+                        )
+                    )
         if told := _TRIANGLE.match(line):
             triangles[told[1]] = told[2]
     return found
@@ -146,9 +150,14 @@ def _drawn(drawn: list[Grid], names: Names) -> list[Verdict]:
         shape = (len(grid.rows), len(grid.rows[0]))
         awaited = next((each for each in names.awaited if each.shape == shape), None)
         if awaited is None:
-            found += check_block([(line, " ".join(row)) for line, row in zip(grid.lines, grid.rows, strict=True)], names)
+            found += check_block(
+                [(line, " ".join(row)) for line, row in zip(grid.lines, grid.rows, strict=True)],
+                names,
+            )
             continue
-        verdicts = check_line(grid.lines[0], f"(drawn_) = {said}", names.copy(drawn_=awaited), prose=False)
+        verdicts = check_line(
+            grid.lines[0], f"(drawn_) = {said}", names.copy(drawn_=awaited), prose=False
+        )
         found += _placed(verdicts, Statement(grid.lines[0], said, tuple(grid.lines)), said)
     return found
 

@@ -30,10 +30,9 @@ def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Ve
     rows = [(line, cells) for line, cells in rows if len(cells) >= width]
     if len(rows) < _LEAST:
         return []
-    numbers = {column: found for column in range(width) if (found := _column(rows, column))}
+    numbers = {column: told for column in range(width) if (told := _column(rows, column))}
     found: list[Verdict] = []
-    for target in numbers:
-        claimed, units = numbers[target]
+    for target, (claimed, units) in numbers.items():
         best: tuple[int, Floats, bool] | None = None
         for right, sure in _laws(head, numbers, target):
             same = np.array([close(c, r, u) for c, r, u in zip(claimed, right, units, strict=True)])
@@ -49,7 +48,9 @@ def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Ve
                 said = f"{head[target]}: {cells[target]}"
                 unit = cells[target].strip()[-3:]
                 by = _UNIT.get(unit, 1.0)
-                right_value = shown(np.asarray(r / by), np.asarray(u / by)) + (f" {unit}" if by > 1 else "")
+                right_value = shown(np.asarray(r / by), np.asarray(u / by)) + (
+                    f" {unit}" if by > 1 else ""
+                )
                 found.append(Verdict(line, said, "wrong", "note.wrong", {"right": right_value}))
     return found[:1] if len({verdict.line for verdict in found}) > 1 else found[-1:]
 
@@ -83,11 +84,19 @@ def _laws(
     claimed = numbers[target][0]
     first = min(numbers)
     for name, function in _BY_NAME.items():
-        if target != first and re.fullmatch(rf"(?:the )?(?:{name})(?:\(\w+\))?", plain(head[target]).strip(), re.I):
+        if target != first and re.fullmatch(
+            rf"(?:the )?(?:{name})(?:\(\w+\))?", plain(head[target]).strip(), re.I
+        ):
             with np.errstate(all="ignore"):
                 yield function(numbers[first][0]), True
     n = numbers[first][0]
-    if target != first and (n == np.round(n)).all() and re.search(r"kept|visible|pairs|hidden|mask|ones|causal|可见|保留|遮|因果", head[target], re.I):
+    if (
+        target != first
+        and (n == np.round(n)).all()
+        and re.search(
+            r"kept|visible|pairs|hidden|mask|ones|causal|可见|保留|遮|因果", head[target], re.I
+        )
+    ):
         yield n * (n + 1) / 2, True
         yield n * (n - 1) / 2, True
     if target != first and re.search(r"weight|softmax|权重|概率", head[target], re.I):
@@ -120,7 +129,11 @@ def _long(numbers: Floats) -> bool:
 def _nice(factor: float) -> float:
     """A factor that people write: 4, 12, 1/2."""
     for by in (1.0, 2.0, 4.0, 8.0, 3.0):
-        if np.isfinite(factor) and 0 < factor < 1e4 and abs(factor * by - round(factor * by)) < 0.004 * max(factor * by, 0.1):
+        if (
+            np.isfinite(factor)
+            and 0 < factor < 1e4
+            and abs(factor * by - round(factor * by)) < 0.004 * max(factor * by, 0.1)
+        ):
             return round(factor * by) / by
     return 0.0
 
@@ -130,7 +143,9 @@ def _digits(said: str, claimed: float, right: float) -> bool:
     number = re.sub(r"[^\d.]", "", said)
     length = len(number.partition(".")[2])
     by = _UNIT.get(said.strip()[-3:], 1.0)
-    return sorted(re.sub(r"\D", "", number).lstrip("0")) == sorted(re.sub(r"\D", "", f"{right / by:.{length}f}").lstrip("0"))
+    return sorted(re.sub(r"\D", "", number).lstrip("0")) == sorted(
+        re.sub(r"\D", "", f"{right / by:.{length}f}").lstrip("0")
+    )
 
 
 _UNIT = {"KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3}

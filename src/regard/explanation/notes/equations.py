@@ -34,7 +34,13 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     """A verdict for each equation of ``text``; what is only defined is remembered in ``names``."""
     found: list[Verdict] = []
     about = ABOUT.search(text) is not None
-    for word, power in (("万", 4), ("亿", 8), (r"million\b", 6), (r"billion\b", 9), (r"M\b(?!i?B)", 6)):
+    for word, power in (
+        ("万", 4),
+        ("亿", 8),
+        (r"million\b", 6),
+        (r"billion\b", 9),
+        (r"M\b(?!i?B)", 6),
+    ):
         text = re.sub(rf"(?<=\d)\s*{word}(?=[\s,.;)个次参。，]|$)", f"*10^{power} ", text)
     units = set(re.findall(r"(?<=\d)\s*([KMGT]B|nats?|bits?)\b", text))
     if len(units) == 1 and not re.search(r"bytes?\b|字节|[KMGT]iB", text):
@@ -201,7 +207,9 @@ def _is_product(name: str, names: Names) -> bool:
         parts = names.split(name)
     except NotUnderstood:
         return False
-    return len(parts) > 1 and all(part in names.values and names.values[part].ndim for part in parts)
+    return len(parts) > 1 and all(
+        part in names.values and names.values[part].ndim for part in parts
+    )
 
 
 def _define(

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 DENIED = re.compile(
-    r"\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立",
+    r"[(（]\s*[*×✗✘]\s*[)）]|❌|\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立",
     re.I,
 )
 """What denies the sentence that it stands in."""

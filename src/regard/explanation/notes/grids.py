@@ -9,7 +9,9 @@ import numpy as np
 
 from regard.explanation.notes.algebra import Names
 
-_ROW = re.compile(r"(?P<name>[A-Za-z]\w*(?:\^?T|ᵀ)?)?\s*(?:=\s*)?[|\[⎡⎢⎣(]\s*(?P<row>-?[\d.]+(?:[ ,]+-?[\d.]+)*)\s*[|\]⎤⎥⎦)]")
+_ROW = re.compile(
+    r"(?P<name>[A-Za-z]\w*(?:\^?T|ᵀ)?)?\s*(?:=\s*)?[|\[⎡⎢⎣(]\s*(?P<row>-?[\d.]+(?:[ ,]+-?[\d.]+)*)\s*[|\]⎤⎥⎦)]"
+)
 _LINE = re.compile(rf"\s*(?:{_ROW.pattern.replace('?P<name>', '').replace('?P<row>', '')}\s*)+")
 
 
@@ -37,7 +39,14 @@ def grids(first: int, text: str) -> list[Grid]:
             row = re.split(r"[ ,]+", match["row"].strip())
             start = match.start("row")
             grid = next(
-                (each for each in open_ if abs(each.start - start) <= 3 and len(each.rows[0]) == len(row) and not match["name"]), None
+                (
+                    each
+                    for each in open_
+                    if abs(each.start - start) <= 3
+                    and len(each.rows[0]) == len(row)
+                    and not match["name"]
+                ),
+                None,
             )
             if grid is None:
                 grid = Grid(match["name"] or "", start)
@@ -52,4 +61,6 @@ def remember(found: list[Grid], names: Names) -> None:
     """From here on, each name is its matrix."""
     for grid in found:
         if grid.name and len({len(row) for row in grid.rows}) == 1:
-            names.tell(grid.name, np.array([[float(number) for number in row] for row in grid.rows]))
+            names.tell(
+                grid.name, np.array([[float(number) for number in row] for row in grid.rows])
+            )

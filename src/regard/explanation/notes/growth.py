@@ -10,7 +10,7 @@ import re
 
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.amounts import amounts
-from regard.explanation.notes.facts import NOT
+from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.numbers import written
 
 Found = tuple[bool, str, dict[str, str]]
@@ -24,7 +24,16 @@ TIMES = re.compile(
     r"|(?P<one>\bunchanged\b|\bstays? the same|\bremains? the same|\bdoes(?: not|n't) change|\bdo(?: not|n't) change|\bthe same\b|不变|没有变化|不会?改变)",
     re.I,
 )
-_WORDS = {"two": 2.0, "three": 3.0, "four": 4.0, "half": 0.5, "quarter": 0.25, "ninth": 1 / 9, "third": 1 / 3, "one": 1.0}
+_WORDS = {
+    "two": 2.0,
+    "three": 3.0,
+    "four": 4.0,
+    "half": 0.5,
+    "quarter": 0.25,
+    "ninth": 1 / 9,
+    "third": 1 / 3,
+    "one": 1.0,
+}
 
 DRIVERS = {
     "heads": r"number of (?:attention )?heads|\bheads\b|\bh\b|头数|个?头",
@@ -37,13 +46,22 @@ OUTCOMES = (
     ("deviation", r"deviation|\bstd\b|typical size|spread|标准差"),
     ("variance", r"variance|方差"),
     ("cache", r"KV|cache|缓存"),
-    ("other", r"RNN|LSTM|recurr|conv|flash|window|sparse|linear attention|Mamba|feed|FFN|MLP|steps|循环|卷积|窗口|稀疏|前馈|步|path|路径|accuracy|quality|speed"),
+    (
+        "other",
+        r"RNN|LSTM|recurr|conv|flash|window|sparse|linear attention|Mamba|feed|FFN|MLP|steps|循环|卷积|窗口|稀疏|前馈|步|path|路径|accuracy|quality|speed",
+    ),
     ("parameters", r"parameter|\bweights of|参数"),
     ("projections", r"project|投影|W_?[QKVO]\b"),
     ("embedding", r"embedding|嵌入"),
     ("width of a head", r"(?:each|per|every)[- ]head|head (?:width|dim|size)|每个?头"),
-    ("matrix", r"score|attention (?:matri|weights|map)|weight matrix|matrix|pairs|entries|cells|memory|分数|注意力矩阵|权重矩阵|矩阵|显存|内存"),
-    ("cost", r"attention|cost|comput|FLOP|multiplications|\bwork\b|\btime\b|注意力|计算|代价|成本|运算|乘法|时间"),
+    (
+        "matrix",
+        r"score|attention (?:matri|weights|map)|weight matrix|matrix|pairs|entries|cells|memory|分数|注意力矩阵|权重矩阵|矩阵|显存|内存",
+    ),
+    (
+        "cost",
+        r"attention|cost|comput|FLOP|multiplications|\bwork\b|\btime\b|注意力|计算|代价|成本|运算|乘法|时间",
+    ),
 )
 """What comes of it, the narrowest first."""
 POWERS = {
@@ -58,7 +76,9 @@ def factor_of(match: re.Match[str]) -> float:
     """The number that a match of ``TIMES`` says."""
     for low, high in (("a", "b"), ("c", "d"), ("g", "e")):
         if match[low]:
-            return float(match[high].replace(",", "")) / max(float(match[low].replace(",", "")), 1.0)
+            return float(match[high].replace(",", "")) / max(
+                float(match[low].replace(",", "")), 1.0
+            )
     for name, value in _WORDS.items():
         if match[name]:
             return value
@@ -101,7 +121,7 @@ def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
     power = POWERS.get((driver, outcome))
     if power is None:
         return None
-    if NOT.search(re.sub(TIMES, " ", text)):
+    if DENIED.search(text) or NOT.search(re.sub(TIMES, " ", text)):
         return None
     said, right = factor_of(last), factor_of(first) ** power
     if not said or not right or factor_of(first) == 1:

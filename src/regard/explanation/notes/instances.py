@@ -114,7 +114,9 @@ def _items(text: str) -> Iterator[Item]:
         }
         yield Item(match[0].strip(" ,("), told, match["value"])
     for match in _TOKENS.finditer(text):
-        yield Item(match[0], {"n": _float(match["n"] or match["n2"] or match["n3"])}, match["value"])
+        yield Item(
+            match[0], {"n": _float(match["n"] or match["n2"] or match["n3"])}, match["value"]
+        )
 
 
 def _float(text: str) -> float:

@@ -1,11 +1,7 @@
-"""Shapes of arrays, followed through a program, a formula or a table.
-
-Nothing is run: a view, a transposition and a matrix product tell their shapes by themselves.
-"""
+"""Shapes of arrays as a note tells them: in words, in formulas, in tables."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 
@@ -19,61 +15,27 @@ from regard.explanation.notes.parsing import NotUnderstood, parsed
 Shape = tuple[str, ...]
 """A number, a letter or a small expression for each axis."""
 
-_NEW = ("randn", "rand", "zeros", "ones", "empty", "standard_normal", "random", "normal", "uniform")
-_SAME = (
-    "softmax", "exp", "tanh", "relu", "gelu", "sigmoid", "dropout", "masked_fill", "contiguous", "float", "double",
-    "round", "copy", "clone", "detach", "sqrt", "cos", "sin", "tril", "triu", "to", "half", "abs", "log_softmax", "layer_norm",
-)  # fmt: skip
-_COMMENT = re.compile(
-    r"^\W*(?:(?:the )?shape\s*(?:is|:|=)?|形状\s*[为是:：]?|->|→|=>)?\s*(?:torch\.Size\(\[(?P<size>[^\]]*)\]\)|\((?P<plain>[\w, ×x*/]+)\)|\[(?P<list>\d+(?:, ?\d+)+)\](?=\s*$))\s*(?:$|[,，;；:：.。—-]|\s[\u4e00-\u9fff(a-z])"
-)
 _SHAPE = r"\(\s*\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+\s*\)"
-_REAL = re.compile(r"(?P<name>[A-Za-z]\w*(?:\s*(?:\^T|K\^T))?|[A-Za-z]*Attention\([^)]*\)|result|output|结果|输出)\s*(?:lies|is|are|lives|again|)\s*(?:in|∈)\s*(?:mathbb\{?R\}?|R|ℝ)\s*\^\s*\(?\s*(?P<a>\w+)\s*\*\s*(?P<b>\w+)")
+_REAL = re.compile(
+    r"(?P<name>[A-Za-z]\w*(?:\s*(?:\^T|K\^T))?|[A-Za-z]*Attention\([^)]*\)|result|output|结果|输出)\s*(?:lies|is|are|lives|again|)\s*(?:in|∈)\s*(?:mathbb\{?R\}?|R|ℝ)\s*\^\s*\(?\s*(?P<a>\w+)\s*\*\s*(?P<b>\w+)"
+)
 _IS = r"\s*(?:is|are|has|have|of|the|a|with|shape|size|:|=|为|是|的?形状[为是]?|,)*\s*"
 
 
-class _Unknown(Exception):
-    """A shape that cannot be told."""
-
-
-def check_code_shapes(first: int, code: str, names: Names) -> list[Verdict]:
-    """A verdict for each shape that a comment of a program tells."""
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:
-        return []
-    lines = code.split("\n")
-    reader = _Reader(names)
-    found: list[Verdict] = []
-    for node in tree.body:
-        if not isinstance(node, ast.Assign | ast.Expr | ast.AnnAssign):
-            continue
-        shape = reader.statement(node)
-        if node.end_lineno is None:
-            continue
-        said = lines[node.end_lineno - 1]
-        comment = said.partition("#")[2]
-        match = _COMMENT.match(comment)
-        if shape is None or not match:
-            continue
-        claimed = _split(match["size"] or match["plain"] or match["list"])
-        verdict = _compared(first + node.end_lineno - 1, said.strip(), claimed, shape, names)
-        if verdict:
-            found.append(verdict)
-    return found
-
-
-def _split(text: str) -> Shape:
+def split_shape(text: str) -> Shape:
+    """The axes of "2, 3" or "n × d"."""
     return tuple(part.strip() for part in re.split(r"[,×x*]", text) if part.strip())
 
 
-def _compared(line: int, said: str, claimed: Shape, shape: Shape, names: Names) -> Verdict | None:
+def compared(line: int, said: str, claimed: Shape, shape: Shape, names: Names) -> Verdict | None:
     if len(claimed) != len(shape):
         if all(each.isdigit() for each in claimed) and all(each.isdigit() for each in shape):
             return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape)})
         return None
     pairs = [(_number(a, names), _number(b, names)) for a, b in zip(claimed, shape, strict=True)]
-    same = [x == y if x and y else a == b for (x, y), a, b in zip(pairs, claimed, shape, strict=True)]
+    same = [
+        x == y if x and y else a == b for (x, y), a, b in zip(pairs, claimed, shape, strict=True)
+    ]
     if all(same):
         return Verdict(line, said, "right", "note.right")
     if not all(x and y for x, y in pairs):
@@ -96,222 +58,9 @@ def _number(text: str, names: Names) -> int:
     return int(found) if found.ndim == 0 and found == int(found) else 0
 
 
-class _Reader:
-    """The shapes of a program's names, statement by statement."""
-
-    def __init__(self, names: Names) -> None:
-        self.names = names
-
-    def statement(self, node: ast.stmt) -> Shape | None:
-        """What the statement makes, or shows."""
-        assert isinstance(node, ast.Assign | ast.Expr | ast.AnnAssign)
-        source = node.value
-        if isinstance(node, ast.Expr):
-            if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and source.func.id == "print" and source.args:
-                source = source.args[0]
-            if isinstance(source, ast.Attribute) and source.attr == "shape":
-                source = source.value
-            return self._tell(source)
-        shape = self._tell(source) if source is not None else None
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            if isinstance(target, ast.Name):
-                self.names.shapes.pop(target.id, None)
-                if isinstance(source, ast.Call) and (layer := self._layer(source)):
-                    self.names.shapes[target.id] = layer
-                    shape = None
-                elif shape is not None:
-                    self.names.shapes[target.id] = shape
-            elif isinstance(target, ast.Tuple):
-                self._unpack(target, source)
-                shape = None
-        return shape
-
-    def _unpack(self, target: ast.Tuple, source: ast.expr | None) -> None:
-        parts: Sequence[str] = ()
-        if isinstance(source, ast.Attribute) and source.attr == "shape":
-            parts = self._tell(source.value) or ()
-        for i, each in enumerate(target.elts):
-            if isinstance(each, ast.Name):
-                self.names.shapes.pop(each.id, None)
-                if i < len(parts) and len(parts) == len(target.elts) and parts[i].isdigit():
-                    self.names.tell(each.id, np.array(float(parts[i])))
-
-    def _tell(self, node: ast.expr) -> Shape | None:
-        try:
-            return self._shape(node)
-        except (_Unknown, IndexError, ValueError):
-            return None
-
-    def _layer(self, node: ast.Call) -> Shape | None:
-        """``nn.Linear(a, b)``, remembered by what it makes of the last axis."""
-        name = _name(node.func)
-        try:
-            if name == "Linear" and len(node.args) >= 2:
-                return ("->", self._size(node.args[0]), self._size(node.args[1]))
-            if name == "Embedding" and len(node.args) >= 2:
-                return ("+>", self._size(node.args[1]))
-        except _Unknown:
-            return None
-        return None
-
-    def _size(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            return str(node.value)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return f"-{self._size(node.operand)}"
-        if isinstance(node, ast.Name) and node.id in self.names.values:
-            found = self.names.values[node.id]
-            if found.ndim == 0 and found == int(found):
-                return str(int(found))
-        if isinstance(node, ast.BinOp):
-            a, b = int(self._size(node.left)), int(self._size(node.right))
-            if isinstance(node.op, ast.Mult):
-                return str(a * b)
-            if isinstance(node.op, ast.FloorDiv) and b:
-                return str(a // b)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-            return self._shape(node.value.value)[int(self._size(node.slice))]
-        if isinstance(node, ast.Call) and _name(node.func) == "size" and isinstance(node.func, ast.Attribute) and node.args:
-            return self._shape(node.func.value)[int(self._size(node.args[0]))]
-        raise _Unknown
-
-    def _sizes(self, nodes: Sequence[ast.expr]) -> Shape:
-        if len(nodes) == 1 and isinstance(nodes[0], ast.Tuple | ast.List):
-            nodes = nodes[0].elts
-        return tuple(self._size(each) for each in nodes)
-
-    def _shape(self, node: ast.expr) -> Shape:
-        if isinstance(node, ast.Name):
-            found = self.names.shapes.get(node.id)
-            if found is None and node.id in self.names.values:
-                return tuple(map(str, self.names.values[node.id].shape))
-            if found is None or found[:1] in (("->",), ("+>",)):
-                raise _Unknown
-            return found
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return ()
-        if isinstance(node, ast.UnaryOp):
-            return self._shape(node.operand)
-        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
-            shape = self._shape(node.value)
-            return shape[::-1] if node.attr == "T" else (*shape[:-2], shape[-1], shape[-2])
-        if isinstance(node, ast.BinOp):
-            if isinstance(node.op, ast.MatMult):
-                return _product(self._shape(node.left), self._shape(node.right))
-            return self._both(node.left, node.right)
-        if isinstance(node, ast.Call):
-            return self._called(node)
-        raise _Unknown
-
-    def _both(self, left: ast.expr, right: ast.expr) -> Shape:
-        shapes = []
-        for each in (left, right):
-            try:
-                shapes.append(self._shape(each))
-            except _Unknown:  # a number that is not known, beside an array
-                if isinstance(each, ast.Call | ast.BinOp | ast.Name | ast.Attribute) and not _is_scalar(each):
-                    raise
-                shapes.append(())
-        return _spread(*shapes)
-
-    def _called(self, node: ast.Call) -> Shape:
-        name = _name(node.func)
-        of = node.func.value if isinstance(node.func, ast.Attribute) else None
-        method = of is not None and not (isinstance(of, ast.Name) and of.id in ("torch", "np", "F", "numpy")) and not isinstance(of, ast.Attribute)
-        args = node.args
-        if isinstance(node.func, ast.Name) and (layer := self.names.shapes.get(node.func.id)) and args:
-            shape = self._shape(args[0])
-            if layer[0] == "->" and shape[-1] == layer[1]:
-                return (*shape[:-1], layer[2])
-            if layer[0] == "+>":
-                return (*shape, layer[1])
-            raise _Unknown
-        if name in _NEW and args and not method:
-            return self._sizes(args)
-        if name in ("eye",) and args:
-            return (self._size(args[0]),) * 2
-        if name == "arange" and len(args) == 1:
-            return (self._size(args[0]),)
-        if name in ("tensor", "array", "asarray") and args:
-            return _of_list(args[0])
-        if method and of is not None:
-            args, subject = node.args, of
-        elif args:
-            subject, args = args[0], args[1:]
-        else:
-            raise _Unknown
-        if name in ("matmul", "bmm", "dot", "mm") and args:
-            return _product(self._shape(subject), self._shape(args[0]))
-        shape = self._shape(subject)
-        if name in _SAME:
-            return shape
-        if name in ("view", "reshape"):
-            return _viewed(shape, self._sizes(args))
-        if name in ("transpose", "swapaxes") and len(args) == 2:
-            a, b = (int(self._size(each)) for each in args)
-            axes = list(range(len(shape)))
-            axes[a], axes[b] = axes[b], axes[a]
-            return tuple(shape[i] for i in axes)
-        if name in ("permute", "transpose") and len(args) == len(shape):
-            return tuple(shape[int(each)] for each in self._sizes(args))
-        if name == "unsqueeze" and args:
-            place = int(self._size(args[0]))
-            place += len(shape) + 1 if place < 0 else 0
-            return (*shape[:place], "1", *shape[place:])
-        raise _Unknown
-
-
-def _name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_scalar(node: ast.expr) -> bool:
-    """``math.sqrt(d)``, ``d ** 0.5``, ``k.shape[-1]`` and a lone name of a size."""
-    text = ast.unparse(node)
-    return re.fullmatch(r"(?:math|np)\.sqrt\([\w.\[\]()-]+\)|[\w.\[\]()-]+ \*\* -?0\.5|d_?\w*|scale|\w+\.size\(-1\) \*\* 0\.5", text) is not None
-
-
-def _of_list(node: ast.expr) -> Shape:
-    shape: list[str] = []
-    while isinstance(node, ast.List | ast.Tuple) and node.elts:
-        shape.append(str(len(node.elts)))
-        node = node.elts[0]
-    if not shape:
-        raise _Unknown
-    return tuple(shape)
-
-
-def _product(a: Shape, b: Shape) -> Shape:
-    if len(a) < 2 or len(b) < 2:
-        if len(a) == 2 and len(b) == 1 and a[1] == b[0]:
-            return a[:1]
-        raise _Unknown
-    if a[-1] != b[-2]:
-        raise _Unknown
-    return (*_spread(a[:-2], b[:-2]), a[-2], b[-1])
-
-
-def _spread(a: Shape, b: Shape) -> Shape:
-    size = max(len(a), len(b))
-    a, b = (("1",) * (size - len(each)) + each for each in (a, b))
-    if any(x != y and "1" not in (x, y) for x, y in zip(a, b, strict=True)):
-        raise _Unknown
-    return tuple(y if x == "1" else x for x, y in zip(a, b, strict=True))
-
-
-def _viewed(shape: Shape, sizes: Shape) -> Shape:
-    if "-1" not in sizes:
-        return sizes
-    if not all(each.isdigit() for each in (*shape, *(s for s in sizes if s != "-1"))):
-        raise _Unknown
-    rest = int(np.prod([int(each) for each in shape])) // max(int(np.prod([int(s) for s in sizes if s != "-1"])), 1)
-    return tuple(str(rest) if each == "-1" else each for each in sizes)
-
-
-# Words and formulas
-
-_TOLD = re.compile(rf"(?<![\w])(?P<name>[qkvQKVX]|(?:the )?(?:quer(?:y|ies)|keys?|values?))(?![\w^]){_IS}(?P<shape>{_SHAPE})")
+_TOLD = re.compile(
+    rf"(?<![\w])(?P<name>[qkvQKVX]|(?:the )?(?:quer(?:y|ies)|keys?|values?))(?![\w^]){_IS}(?P<shape>{_SHAPE})"
+)
 _ASKED = re.compile(
     rf"(?P<what>scores?(?: matrix)?|(?:attention )?weights?|Q\s*K\^T|output|result|分数(?:矩阵)?|注意力(?:权重|矩阵)|权重(?:矩阵)?|输出|结果)(?: (?:tensor|matrix|array))?{_IS}(?P<shape>{_SHAPE})"
 )
@@ -326,9 +75,9 @@ def check_told_shapes(line: int, sentence: str, names: Names) -> list[Verdict]:
     for match in _REAL.finditer(text):
         found += _placed_shape(line, said, match["name"], (match["a"], match["b"]), names)
     for match in _TOLD.finditer(text):
-        _placed_shape(line, said, match["name"], _split(match["shape"][1:-1]), names)
+        _placed_shape(line, said, match["name"], split_shape(match["shape"][1:-1]), names)
     for match in _ASKED.finditer(text):
-        found += _placed_shape(line, said, match["what"], _split(match["shape"][1:-1]), names)
+        found += _placed_shape(line, said, match["what"], split_shape(match["shape"][1:-1]), names)
     return found
 
 
@@ -339,7 +88,11 @@ def _placed_shape(line: int, said: str, name: str, claimed: Shape, names: Names)
         return []
     q, k, v = (names.shapes.get(f"{letter} told") for letter in "qkv")
     if re.match(r"qk|score|weight|attentionweight|attentionmatr|分数|注意力|权重", word):
-        right = (*q[:-1], k[-2]) if q and k and len(q) == len(k) > 1 and q[:-2] == k[:-2] and q[-1] == k[-1] else None
+        right = (
+            (*q[:-1], k[-2])
+            if q and k and len(q) == len(k) > 1 and q[:-2] == k[:-2] and q[-1] == k[-1]
+            else None
+        )
     elif re.match(r"output|result|输出|结果|attention\(", word):
         right = (*q[:-1], v[-1]) if q and v and len(q) == len(v) > 1 and q[:-2] == v[:-2] else None
     else:
@@ -354,11 +107,17 @@ def _placed_shape(line: int, said: str, name: str, claimed: Shape, names: Names)
     return [Verdict(line, said, "wrong", "note.wrong", {"right": " × ".join(right)})]
 
 
-def check_shape_cells(line: int, head: Sequence[str], cells: Sequence[str], names: Names) -> list[Verdict]:
+def check_shape_cells(
+    line: int, head: Sequence[str], cells: Sequence[str], names: Names
+) -> list[Verdict]:
     """A shape in letters and the same in numbers, where the table's head tells the letters."""
     told = dict(re.findall(r"\b([A-Za-z]\w*)\s*=\s*(\d+)", " ".join(head)))
     local = names.copy(**{name: np.array(float(number)) for name, number in told.items()})
-    shapes = [_split(cell.strip()[1:-1]) for cell in cells if re.fullmatch(r"\([\w, /×*]+\)", cell.strip())]
+    shapes = [
+        split_shape(cell.strip()[1:-1])
+        for cell in cells
+        if re.fullmatch(r"\([\w, /×*]+\)", cell.strip())
+    ]
     letters = next((shape for shape in shapes if not all(each.isdigit() for each in shape)), None)
     numbers = next((shape for shape in shapes if all(each.isdigit() for each in shape)), None)
     if not letters or not numbers or len(letters) != len(numbers):

@@ -29,11 +29,14 @@ _BARE = re.compile(
 )
 _BRACKETS = re.compile(rf"(?<![\w)\]])[(\[]\s*({_NUMBER}(?:\s*,\s*{_NUMBER})+)\s*[)\]]")
 _SLASHES = re.compile(r"(?<![\w/.])(0?\.\d+(?:\s/\s0?\.\d+)+)(?![\w/])")
-_TEMPERATURE = re.compile(r"(?:\bT|\btau|temperature|温度)\s*(?:=|of|is|为|是|取|:)?\s*(\d+(?:\.\d+)?)", re.I)
+_TEMPERATURE = re.compile(
+    r"(?:\bT|\btau|temperature|温度)\s*(?:=|of|is|为|是|取|:)?\s*(\d+(?:\.\d+)?)", re.I
+)
 _WEIGHTS = re.compile(r"weights?\b|softmax|probabilit|distribution|权重|概率|分布", re.I)
 _OTHER = re.compile(
     r"shape|size|index|indices|position|\brows? \d|token|heads?\b|layers|vectors?\b(?! of weights)|形状|位置|维|第\s*\d|词元"
-    r"|unnormali[sz]ed|not (?:yet )?normali[sz]ed|before normali[sz]|do(?:es)? not sum|加权和|weighted sum|values? (?:is|are)", re.I,
+    r"|unnormali[sz]ed|not (?:yet )?normali[sz]ed|before normali[sz]|do(?:es)? not sum|加权和|weighted sum|values? (?:is|are)",
+    re.I,
 )
 _MOST = 40
 
@@ -63,7 +66,8 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
 
 
 _SUM = re.compile(
-    r"(?:output|weighted (?:sum|average|mean)|result|输出|加权(?:和|平均)|结果)\s*(?:is|=|comes to|becomes|of|would be|为|是|等于|得到?|就是|:|：)*\s*(?:about |约)?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^])", re.I
+    r"(?:output|weighted (?:sum|average|mean)|result|输出|加权(?:和|平均)|结果)\s*(?:is|=|comes to|becomes|of|would be|为|是|等于|得到?|就是|:|：)*\s*(?:about |约)?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^])",
+    re.I,
 )
 
 
@@ -71,7 +75,12 @@ def _weighted(line: int, text: str, names: Names) -> list[Verdict]:
     """A weighted sum in words: the weights, as many values, and what comes of them."""
     lists = [each for each in _lists(text) if each[1].size > 1]
     told = _SUM.search(text)
-    if not told or len(lists) != 2 or lists[0][1].size != lists[1][1].size or told.start() < lists[1][0]:
+    if (
+        not told
+        or len(lists) != 2
+        or lists[0][1].size != lists[1][1].size
+        or told.start() < lists[1][0]
+    ):
         return []
     one, other = lists[0][1], lists[1][1]
     if abs(one.sum() - 1) > 0.02 and abs(other.sum() - 1) > 0.02:
@@ -80,7 +89,9 @@ def _weighted(line: int, text: str, names: Names) -> list[Verdict]:
     right = np.asarray(one @ other)
     if claimed is None:
         return []
-    slack = 0.5 * float(np.abs(other) @ lists[0][2] + np.abs(one) @ lists[1][2] if lists[0][2].max() < 0.1 else 0)
+    slack = 0.5 * float(
+        np.abs(other) @ lists[0][2] + np.abs(one) @ lists[1][2] if lists[0][2].max() < 0.1 else 0
+    )
     if close(claimed[0], right, claimed[1]) or abs(float(claimed[0] - right)) <= slack:
         return [Verdict(line, text.strip(), "right", "note.right")]
     return [Verdict(line, text.strip(), "wrong", "note.wrong", {"right": shown(right, claimed[1])})]
@@ -129,8 +140,11 @@ def _judge(
     if best and best[0] == claimed.size and plenty:
         return Verdict(line, said, "right", "note.right")
     loose = bool(np.abs(claimed.sum() - 1) > 0.75 * units.sum() + 1e-9)
-    shares = of_weights and plenty and bool((claimed <= 1).all()) and re.search(
-        _WEIGHTS, before + text[start + len(said) :][:24]
+    shares = (
+        of_weights
+        and plenty
+        and bool((claimed <= 1).all())
+        and re.search(_WEIGHTS, before + text[start + len(said) :][:24])
     )
     if best and plenty and _nearly(claimed, best[1], best[0]) and (loose or best[0] > 1):
         if not loose and not of_weights and 3 * best[0] < 2 * claimed.size:
@@ -143,7 +157,10 @@ def _judge(
 
 def _divisor(text: str) -> float:
     """What a sentence divides by, where it says it once."""
-    found = re.findall(r"(?:divid\w+|scal\w+)[^.,;]{0,20} by (sqrt\(\d+\)|\d+(?:\.\d+)?)|除以\s*(sqrt\(\d+\)|\d+(?:\.\d+)?)", text)
+    found = re.findall(
+        r"(?:divid\w+|scal\w+)[^.,;]{0,20} by (sqrt\(\d+\)|\d+(?:\.\d+)?)|除以\s*(sqrt\(\d+\)|\d+(?:\.\d+)?)",
+        text,
+    )
     node = parsed(found[0][0] or found[0][1]) if len(found) == 1 else None
     return float(value(node, Names())) if node is not None else 0.0
 

@@ -54,7 +54,9 @@ def plain(text: str) -> str:
     text = re.sub(r"\b(sin|cos) (-?\d+(?:\.\d+)?\*pi/180)", r"\1(\2)", text)
     text = re.sub(r"\b(?:Layer ?Norm|LN)(?=\()", "layernorm", text)
     text = re.sub(r"\bReLU(?=\()", "relu", text)
-    text = re.sub(r"\b1 ?\+ ?2 ?\+(?: ?3 ?\+)? ?(?:…|⋯|\.\.\.|\\[cl]?dots) ?\+ ?(\d+)", r"(\1*(\1+1)/2)", text)
+    text = re.sub(
+        r"\b1 ?\+ ?2 ?\+(?: ?3 ?\+)? ?(?:…|⋯|\.\.\.|\\[cl]?dots) ?\+ ?(\d+)", r"(\1*(\1+1)/2)", text
+    )
     text = re.sub(r"\^\((?:T|t)\)", "^T", text)
     text = re.sub(r"\blog_(2|10)\b", r" log\1", text)
     text = re.sub(r"\\sqrt\s*(\w+)", r"sqrt(\1)", text)

@@ -45,7 +45,11 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
                 if amount.agrees(right, about=False):
                     found.append(Verdict(line, said, "right", "note.right"))
                 else:
-                    found.append(Verdict(line, said, "wrong", "note.wrong", {"right": _in_unit(right, amount)}))
+                    found.append(
+                        Verdict(
+                            line, said, "wrong", "note.wrong", {"right": _in_unit(right, amount)}
+                        )
+                    )
             last = amount
     else:
         last = next((a for a in reversed([*amounts(text)]) if a.kind == "bytes"), last)
@@ -61,18 +65,35 @@ _SAME = re.compile(
 
 
 def _units(line: int, said: str, text: str) -> list[Verdict]:
-    """ "1 KiB is 1024 bytes". """
+    """ "1 KiB is 1024 bytes"."""
     found = []
     for match in _SAME.finditer(text):
-        one, other = next(amounts(f"{match['a']} {match['u']}"), None), next(amounts(f"{match['b']} {match['v']}"), None)
+        one, other = (
+            next(amounts(f"{match['a']} {match['u']}"), None),
+            next(amounts(f"{match['b']} {match['v']}"), None),
+        )
         if one is None or other is None:
             continue
-        meant = [one.value, one.value * 1.024 ** ("KMGT".index(match["u"][0]) + 1)] if "i" not in match["u"] else [one.value]
-        meant += [right * (1000 / 1024) ** ("KMGT".index(match["v"][0]) + 1) for right in meant] if match["v"][0] in "KMGT" and "i" not in match["v"] else []
-        if any(abs(other.value - right) <= max(0.5 * other.unit, 1e-9 * right) * (other.unit < other.value or 1e-9) for right in meant):
+        meant = (
+            [one.value, one.value * 1.024 ** ("KMGT".index(match["u"][0]) + 1)]
+            if "i" not in match["u"]
+            else [one.value]
+        )
+        meant += (
+            [right * (1000 / 1024) ** ("KMGT".index(match["v"][0]) + 1) for right in meant]
+            if match["v"][0] in "KMGT" and "i" not in match["v"]
+            else []
+        )
+        if any(
+            abs(other.value - right)
+            <= max(0.5 * other.unit, 1e-9 * right) * (other.unit < other.value or 1e-9)
+            for right in meant
+        ):
             found.append(Verdict(line, said, "right", "note.right"))
         else:
-            found.append(Verdict(line, said, "wrong", "note.wrong", {"right": _in_unit(one.value, other)}))
+            found.append(
+                Verdict(line, said, "wrong", "note.wrong", {"right": _in_unit(one.value, other)})
+            )
     return found
 
 
@@ -83,10 +104,21 @@ def _kinds(line: int, said: str, text: str) -> list[Verdict]:
         for match in re.finditer(rf"(?<![\w])(?:{words})(?!\w)", text, re.I)
     )  # fmt: skip
     times = [*TIMES.finditer(text)]
-    if len(kinds) != 2 or len(times) != 1 or times[0]["one"] or not re.search(r"memory|bytes|space|storage|size|room|large|big|显存|内存|空间|字节|大小|存储", text, re.I):
+    if (
+        len(kinds) != 2
+        or len(times) != 1
+        or times[0]["one"]
+        or not re.search(
+            r"memory|bytes|space|storage|size|room|large|big|显存|内存|空间|字节|大小|存储",
+            text,
+            re.I,
+        )
+    ):
         return []
     (_, first), (_, second) = kinds
-    changed = re.search(r"\bfrom\b|\bgoing\b|\bswitching\b|从|换成|改成|改为|转为", text) and not re.search(r"instead of|rather than", text)
+    changed = re.search(
+        r"\bfrom\b|\bgoing\b|\bswitching\b|从|换成|改成|改为|转为", text
+    ) and not re.search(r"instead of|rather than", text)
     right = second / first if changed else first / second
     said_times = factor_of(times[0])
     if re.search(r"less|smaller|fewer|saves|小|省|少", text) and said_times > 1:
@@ -107,7 +139,13 @@ def _by(before: str, text: str, last: Amount | None, names: Names) -> float:
     of_all = _OF_ALL.search(between)
     if of_all and not re.search(r"[=*]", between[: of_all.start()]):
         kind = next(
-            (one for name, one in _ONE.items() if re.search(rf"{name}", of_all["what"]) or {"层": "layer", "头": "head", "句": "sequence"}.get(of_all["what"]) == name), ""
+            (
+                one
+                for name, one in _ONE.items()
+                if re.search(rf"{name}", of_all["what"])
+                or {"层": "layer", "头": "head", "句": "sequence"}.get(of_all["what"]) == name
+            ),
+            "",
         )
         where = " ".join([*names.recent[-2:], text[: text.find(of_all[0])]])
         if kind and re.search(kind, where, re.I):
@@ -118,5 +156,9 @@ def _by(before: str, text: str, last: Amount | None, names: Names) -> float:
 def _in_unit(right: float, amount: Amount) -> str:
     unit = re.search(r"[KMGT]i?B$|bytes?|字节", amount.said)
     name = unit[0] if unit else ""
-    by = (1024.0 if "i" in name else 1000.0) ** ("KMGT".index(name[0]) + 1) if name[:1] in "KMGT" and name else 1.0
+    by = (
+        (1024.0 if "i" in name else 1000.0) ** ("KMGT".index(name[0]) + 1)
+        if name[:1] in "KMGT" and name
+        else 1.0
+    )
     return f"{written(right / by)} {name}".strip()

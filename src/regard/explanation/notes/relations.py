@@ -24,20 +24,24 @@ from regard.explanation.numbers import written
 Sizes = Mapping[str, float]
 
 HYPOTHETICAL = re.compile(
-    r"\bif (?:you|we|one) (?:forg|had|were|did)|\binstead\b|\bhad\b|\bforg[eo]t|\bsuppose\b.*\bonly\b|\bpeople who\b"
+    r"[(（]\s*[*×✗✘]\s*[)）]|\bif (?:you|we|one) (?:forg|had|were|did)|\binstead\b|\bhad\b|\bforg[eo]t|\bsuppose\b.*\bonly\b|\bpeople who\b"
     r"|如果|若是?|要是|假如|忘|误",
     re.I,
 )
 """What is not so, and only supposed."""
 _CAUSAL = re.compile(r"causal|triang|autoregress|因果|三角|自回归", re.I)
 _HIDDEN = re.compile(
-    r"\bhid(?:es?|den)|(?<!causal )\bmask(?:s|ed)\b|block|remov|drop|forbid|discard|cut|saves?|skip|遮|屏蔽|去掉|隐藏|省|看不", re.I
+    r"\bhid(?:es?|den)|(?<!causal )\bmask(?:s|ed)\b|block|remov|drop|forbid|discard|cut|saves?|skip|遮|屏蔽|去掉|隐藏|省|看不",
+    re.I,
 )
 _KEPT = re.compile(
     r"\bkeep|\bkept|remain|left\b|leaves|visible|allow|attend|surviv|see|look|need|comput|保留|剩|可见|留下|允许|能看|计算|需要",
     re.I,
 )
-_UNIFORM = re.compile(r"uniform|equal|same (?:score|value)|all the same|均匀|相等|相同|一样|maximum|largest|at most|最大", re.I)
+_UNIFORM = re.compile(
+    r"uniform|equal|same (?:score|value)|all the same|均匀|相等|相同|一样|maximum|largest|at most|最大",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,9 @@ def _projections(text: str) -> float:
 _ATTENTION = r"attention|projection|注意力|投影|W_?[QKVO]\b"
 _SCORES = r"scores?\b|attention|weight|dot products|pairs|matrix|分数|注意力|权重|点积|矩阵"
 _CACHE = r"KV|cache|缓存"
-_SQUARES = tuple((lambda s, k=k: k * s["width"] ** 2) for k in (1, 2, 3, 4, 8, 12))  # type: ignore[misc]
+_SQUARES = tuple((lambda s, k=k: k * s["width"] ** 2) for k in (1, 2, 3, 4, 8, 12))
 _BIASED = tuple(
-    (lambda s, k=k, j=j: k * s["width"] ** 2 + j * s["width"])  # type: ignore[misc]
+    (lambda s, k=k, j=j: k * s["width"] ** 2 + j * s["width"])
     for k, j in ((1, 1), (3, 3), (4, 4), (4, 3), (8, 5), (12, 9), (12, 13))
 )
 
@@ -131,7 +135,11 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     text = plain(re.sub(r"(\d)\s*([KMGT]i?B\b|bytes?\b|字节)", r"\1 _\2", said)).replace(" _", " ")
     told: dict[str, Amount] = {}
     found: list[Verdict] = []
-    text = re.sub(r"[,，]? (?:\bnot|\brather than) (?:by )?\d[^,.;，。；]*|[，,]?(?:而不是|不是)\s*\d[^,.;，。；]*", " ", text)
+    text = re.sub(
+        r"[,，]? (?:\bnot|\brather than) (?:by )?\d[^,.;，。；]*|[，,]?(?:而不是|不是)\s*\d[^,.;，。；]*",
+        " ",
+        text,
+    )
     silent = bool(DENIED.search(text) or HYPOTHETICAL.search(text) or NOT.search(text))
     for name, amount in sized(text):
         if not name:
@@ -152,14 +160,23 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
 
 
 def _judge(
-    line: int, said: str, text: str, name: str, amount: Amount, known: dict[str, float], told: dict[str, Amount], names: Names,
+    line: int,
+    said: str,
+    text: str,
+    name: str,
+    amount: Amount,
+    known: dict[str, float],
+    told: dict[str, Amount],
+    names: Names,
 ) -> Verdict | None:
     """What was told last, or a result that was told before what it follows from."""
     for relation in RELATIONS:
         claim = amount if relation.claim == name else told.get(relation.claim)
         backwards = relation.claim != name
         if backwards and not (
-            relation.claim in RESULTS and claim and not _COMMA.search(text[claim.end : amount.start])
+            relation.claim in RESULTS
+            and claim
+            and not _COMMA.search(text[claim.end : amount.start])
         ):
             continue
         if claim is None or not (relation.claim == name or name in _sources(relation)):
@@ -169,14 +186,25 @@ def _judge(
         sizes = _with_derived({**known, name: amount.value}, text, told)
         if not all(sizes.get(given) for given in relation.given):
             continue
-        near = all(given in told or given == "entries" and given in names.fresh or given.startswith("_") and _local(given, told, text) for given in relation.given)
+        near = all(
+            given in told
+            or (given == "entries" and given in names.fresh)
+            or (given.startswith("_") and _local(given, told, text))
+            for given in relation.given
+        )
         if not near and not relation.far:
             continue
         try:
             right, others = relation.right(sizes), [other(sizes) for other in relation.others]
         except (OverflowError, ZeroDivisionError):
             continue
-        about = re.search(r"(?:≈|=|about|roughly|around|nearly|almost|over|more than|约|近|超过|大约)\s*$", text[: claim.start]) is not None
+        about = (
+            re.search(
+                r"(?:≈|=|about|roughly|around|nearly|almost|over|more than|约|近|超过|大约)\s*$",
+                text[: claim.start],
+            )
+            is not None
+        )
         if _agrees(claim, right, about):
             told.pop(relation.claim)
             return Verdict(line, said, "right", "note.right")
@@ -192,7 +220,10 @@ def _judge(
 
 def _sources(relation: Relation) -> Iterator[str]:
     for given in relation.given:
-        yield from {"_outcomes": ("keys", "tokens", "entries"), "_head": ("each", "width", "components")}.get(given, (given,))
+        yield from {
+            "_outcomes": ("keys", "tokens", "entries"),
+            "_head": ("each", "width", "components"),
+        }.get(given, (given,))
 
 
 def _local(given: str, told: Mapping[str, Amount], text: str) -> bool:
@@ -203,11 +234,16 @@ def _local(given: str, told: Mapping[str, Amount], text: str) -> bool:
     return _number_width(text) > 0 if given == "_width_of_number" else True
 
 
-def _with_derived(sizes: dict[str, float], text: str, told: Mapping[str, Amount]) -> dict[str, float]:
+def _with_derived(
+    sizes: dict[str, float], text: str, told: Mapping[str, Amount]
+) -> dict[str, float]:
     """The sizes that a sentence tells in other words."""
     sizes["_projections"] = _projections(text)
     sizes["_module"], sizes["_bare"] = _module(text)
-    for name, roles in (("_outcomes", ("keys", "tokens", "entries")), ("_head", ("each", "width", "components"))):
+    for name, roles in (
+        ("_outcomes", ("keys", "tokens", "entries")),
+        ("_head", ("each", "width", "components")),
+    ):
         role = next((each for each in roles if each in told), "")
         sizes[name] = told[role].value if role else 0.0
     if not sizes["_head"] and not sizes.get("heads"):
@@ -234,10 +270,14 @@ def _module(text: str) -> tuple[float, float]:
 
 def _number_width(text: str) -> float:
     found = [
-        size for size, names in WIDTHS.items() if re.search(rf"(?<!\w)(?:{names})(?!\w)", text, re.I)
+        size
+        for size, names in WIDTHS.items()
+        if re.search(rf"(?<!\w)(?:{names})(?!\w)", text, re.I)
     ]
     told = re.search(
-        r"\b(?:at|with|using) (\d) bytes?\b|(\d) bytes? (?:each|per (?:number|value|score|entry|parameter|weight|element)|a (?:number|score|piece))|(\d)\s*个?字节(?:存)?(?:一个|每个)|每个?(?:数|元素|分数|参数)(?:占|用|是|为|需)?\s*(\d)\s*个?字节", text, re.I
+        r"\b(?:at|with|using) (\d) bytes?\b|(\d) bytes? (?:each|per (?:number|value|score|entry|parameter|weight|element)|a (?:number|score|piece))|(\d)\s*个?字节(?:存)?(?:一个|每个)|每个?(?:数|元素|分数|参数)(?:占|用|是|为|需)?\s*(\d)\s*个?字节",
+        text,
+        re.I,
     )
     if not found and told:
         return float(next(filter(None, told.groups())))
@@ -263,7 +303,9 @@ def _agrees(claim: Amount, right: float, about: bool) -> bool:
         return True
     # Many write MB where 1024² bytes are meant.
     unit = re.search(r"([KMGT])B$", claim.said)
-    return unit is not None and claim.agrees(right * (1000 / 1024) ** ("KMGT".index(unit[1]) + 1), about)
+    return unit is not None and claim.agrees(
+        right * (1000 / 1024) ** ("KMGT".index(unit[1]) + 1), about
+    )
 
 
 def _shown(right: float, claim: Amount) -> str:
@@ -274,7 +316,17 @@ def _shown(right: float, claim: Amount) -> str:
     if unit:
         by = (1024.0 if "i" in unit[0] else 1000.0) ** ("KMGT".index(unit[0][0]) + 1)
     elif times:
-        by = {"百万": 1e6, "千万": 1e7, "万": 1e4, "亿": 1e8, "million": 1e6, "billion": 1e9, "thousand": 1e3}.get(times[0], 1.0)
+        by = {
+            "百万": 1e6,
+            "千万": 1e7,
+            "万": 1e4,
+            "亿": 1e8,
+            "million": 1e6,
+            "billion": 1e9,
+            "thousand": 1e3,
+        }.get(times[0], 1.0)
     number = right / by
     digits = 4 if abs(number) < 1000 and number != int(number) else 0
-    return f"{written(number, digits) if digits else f'{number:,.0f}'}" + (f" {unit[0]}" if unit else f" {times[0]}" if times and by != 1 else "")
+    return f"{written(number, digits) if digits else f'{number:,.0f}'}" + (
+        f" {unit[0]}" if unit else f" {times[0]}" if times and by != 1 else ""
+    )

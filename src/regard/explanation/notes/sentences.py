@@ -11,8 +11,8 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Status, Verdict
 from regard.explanation.notes.facts import DENIED, FACTS
 from regard.explanation.notes.judges import Judge
-from regard.explanation.notes.mistakes import MORE
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.mistakes import MORE
 
 ASKS = re.compile(
     r"[?？]\s*$|吗\s*$|^(?:Is|Are|Why|Does|Do|What|How|Should|Can)\b|^(?:为什么|为何|如何|怎样)|\bwhether\b|是否"
@@ -40,7 +40,11 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
 
     ``before`` is the sentence before it.
     """
-    said = re.sub(r"\*\*|[`$]|(?<![\w*\\])[*](?=[A-Za-z\u4e00-\u9fff])|(?<=[A-Za-z\u4e00-\u9fff])[*](?![\w*])", "", text).strip()
+    said = re.sub(
+        r"\*\*|[`$]|(?<![\w*\\])[*](?=[A-Za-z\u4e00-\u9fff])|(?<=[A-Za-z\u4e00-\u9fff])[*](?![\w*])",
+        "",
+        text,
+    ).strip()
     simple = plain(said)
     if ASKS.search(said):
         return []

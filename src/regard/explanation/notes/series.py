@@ -16,7 +16,9 @@ from regard.explanation.notes.parsing import NotUnderstood, parsed
 from regard.explanation.sheet import Floats
 
 _ONE = r"(?:2\s*\^\s*\(?-?\d+(?:\.\d+)?\)?|\d+/\d+|\d*\.?\d+)"
-_LIST = re.compile(rf"(?<![\w.])({_ONE}(?:\s*[,、]\s*(?:and )?{_ONE})*(?:\s*(?:,? and|和|与)\s*{_ONE})?)(?:\s*(?:,\s*)?(\.\.\.|…))?")
+_LIST = re.compile(
+    rf"(?<![\w.])({_ONE}(?:\s*[,、]\s*(?:and )?{_ONE})*(?:\s*(?:,? and|和|与)\s*{_ONE})?)(?:\s*(?:,\s*)?(\.\.\.|…))?"
+)
 _ITEMS = re.compile(_ONE)
 
 
@@ -29,7 +31,11 @@ def _slopes(heads: int) -> Floats:
 
 
 _SERIES: Sequence[tuple[str, str, Callable[[int], Floats]]] = (
-    (r"frequenc\w*|\bomega|角?频率", r"\bd(?:_?model|_?k)?\s*=\s*(\d+)|(\d+)[- ]*(?:dimension\w*|dim\b|wide|维)|width (?:of )?(\d+)|宽度?\s*(\d+)", _frequencies),
+    (
+        r"frequenc\w*|\bomega|角?频率",
+        r"\bd(?:_?model|_?k)?\s*=\s*(\d+)|(\d+)[- ]*(?:dimension\w*|dim\b|wide|维)|width (?:of )?(\d+)|宽度?\s*(\d+)",
+        _frequencies,
+    ),
     (r"slopes?|斜率", r"(\d+)\s*heads|\bH\s*=\s*(\d+)|\bh\s*=\s*(\d+)|(\d+)\s*个?头", _slopes),
 )
 
@@ -51,12 +57,16 @@ def check_series(line: int, sentence: str, names: Names) -> list[Verdict]:
             if re.match(r"\s*[\^*/]", text[match.end() :]):
                 continue  # the last of them is a formula
             claimed, units = _numbers(match[1])
-            if len(claimed) < 2 or not (len(claimed) == len(right) or match[2] and len(claimed) < len(right)):
+            if len(claimed) < 2 or not (
+                len(claimed) == len(right) or (match[2] and len(claimed) < len(right))
+            ):
                 continue
             row = right[: len(claimed)]
             if all(map(close, claimed, row, units)):
                 return [Verdict(line, said, "right", "note.right")]
-            if not close(claimed[0], row[0], units[0]) and not close(claimed[0], right[0] / 2, units[0]):
+            if not close(claimed[0], row[0], units[0]) and not close(
+                claimed[0], right[0] / 2, units[0]
+            ):
                 return []
             smallest = np.minimum(units, 10.0 ** np.floor(np.log10(row)))
             return [Verdict(line, said, "wrong", "note.wrong", {"right": shown(row, smallest)})]

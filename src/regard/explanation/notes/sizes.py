@@ -73,7 +73,9 @@ def role(amount: Amount, text: str) -> str:
     """What ``amount`` is in ``text``; "" where its words do not tell."""
     before, after = text[: amount.start], text[amount.end :]
     if amount.kind == "bytes":
-        of_one = re.search(r"\b(?:at|with|using)\s*$", before) or re.match(r"\s*(?:each|per|an? (?:number|score)|一个|每个)", after)
+        of_one = re.search(r"\b(?:at|with|using)\s*$", before) or re.match(
+            r"\s*(?:each|per|an? (?:number|score)|一个|每个)", after
+        )
         return "" if amount.value <= 8 and of_one else "bytes"
     if re.match(r"\s*(?:倍|times\b|-?fold|x\b)", after):
         return ""

@@ -44,8 +44,12 @@ _PATTERNS = (
         r"\1 = ",
     ),
 )  # fmt: skip
-_ROW = re.compile(rf"\b((?:mean|average|sum|variance|standard deviation|norm|maximum) of (?:the (?:numbers|values) )?\$?)({_N}(?:, {_N})+(?:,? and {_N})?)(?=\$? (?:is|=|equals))")
-_ROW_ZH = re.compile(rf"(?<![\w.])({_N}(?:[、,，]\s*{_N})+(?:\s*和\s*{_N})?)(\$?\s*的(?:平均值|均值|方差|标准差|总和|和))")
+_ROW = re.compile(
+    rf"\b((?:mean|average|sum|variance|standard deviation|norm|maximum) of (?:the (?:numbers|values) )?\$?)({_N}(?:, {_N})+(?:,? and {_N})?)(?=\$? (?:is|=|equals))"
+)
+_ROW_ZH = re.compile(
+    rf"(?<![\w.])({_N}(?:[、,，]\s*{_N})+(?:\s*和\s*{_N})?)(\$?\s*的(?:平均值|均值|方差|标准差|总和|和))"
+)
 
 
 def written_out(text: str) -> str:
@@ -54,7 +58,11 @@ def written_out(text: str) -> str:
     >>> written_out("the mean of [2, 4] is 3")
     'the  ; mean([2, 4]) = 3'
     """
-    text = re.sub(r"(?<=\d)(?:,? and| 和|、) ?(?=-?\d[\d., ]*(?:\$? (?:is|=)|\$?\s*的(?:平均|均|方|标|总|和)))", ", ", text)
+    text = re.sub(
+        r"(?<=\d)(?:,? and| 和|、) ?(?=-?\d[\d., ]*(?:\$? (?:is|=)|\$?\s*的(?:平均|均|方|标|总|和)))",
+        ", ",
+        text,
+    )
     text = _statistics(_ROW.sub(r"\1[\2]", _ROW_ZH.sub(r"[\1]\2", text)))
     for pattern, other in _PATTERNS:
         text = re.sub(pattern, other, text)
