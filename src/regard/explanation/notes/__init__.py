@@ -12,9 +12,17 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import Printed, check_code, check_output
 from regard.explanation.notes.equations import check_line
-from regard.explanation.notes.instances import check_instances
-from regard.explanation.notes.references import check_reference, with_sizes
+from regard.explanation.notes.instances import check_instances, known
+from regard.explanation.notes.layouts import check_told_shapes
+from regard.explanation.notes.listed import check_lists
+from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.parsing import parsed
+from regard.explanation.notes.programs import check_code_shapes
+from regard.explanation.notes.proportions import check_proportions
+from regard.explanation.notes.references import check_reference, lengths_of, with_sizes
+from regard.explanation.notes.relations import check_sizes
 from regard.explanation.notes.sentences import check_sentence
+from regard.explanation.notes.series import check_series
 from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.spoken import written_out
 from regard.explanation.notes.tables import check_rows, check_table
@@ -32,7 +40,7 @@ ANSWER = re.compile(r"^\W*(?:答|A|Answer)\s*[:：]\s*\**\s*")
 ASKED = re.compile(r"(.*\d.*?)[?？]\W*", re.S)
 BOLD = re.compile(r"(?<![A-Za-z0-9_)\]])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![A-Za-z0-9_])")
 ASKED_WHICH = re.compile(
-    r"(?:where|when|what|which|how|whose|who|what if|if)\b|什么|哪|多少|谁|何时|何处|怎样|怎么样|会如何|呢[?？]",
+    r"(?:where|when|what|which|how|whose|who|what if|if)\b|什么|哪|多少|谁|何时|何处|怎样|怎么|几倍|会如何|呢[?？]",
     re.I,
 )
 """A question whose answer is no yes or no."""
@@ -76,6 +84,9 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             block = "\n".join(lines[place + 1 : end])
             if fence[2].lower() in PYTHON:
                 said, printed = check_code(place + 2, block, names, prelude, lang)
+                names.formulas = [*known(block), *names.formulas]
+                of_shapes = check_code_shapes(place + 2, block, names)
+                said += [v for v in of_shapes if not any(o.line == v.line for o in said)]
             else:
                 said, printed = check_output(place + 2, block, names, printed), []
             verdicts += said
@@ -117,6 +128,9 @@ def _whole(lines: list[str], place: int) -> tuple[str, int]:
 
 def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     found: list[Verdict] = []
+    if re.match(r"\s*#+ ", text) or re.fullmatch(r"\W*\*\*[^*]+\*\*\W*", text):
+        names.heading = text
+    text = re.sub(r"(?<!\\)\\[\[\]()]", "$", text)
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
     sentences = _with_questions(_sentences(text))
@@ -129,30 +143,104 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         if re.search(r"position|PE\b|10000|位置", sentence):
             names.said.add("positions")
         shapes, rest = check_shapes(line, sentence)
+        answer = _answered(names, rest)
         in_words = check_sentence(line, rest, names, before)
-        if not in_words and ASKED_WHICH.search(names.asked):
-            answer = ANSWER.sub("", rest)
-            in_words = check_sentence(
-                line, f"{ASKING.sub(' ', names.asked).strip()} {answer}", names
+        if not in_words and names.asked and (ASKED_WHICH.search(names.asked) or len(rest) < 60):
+            asked, said_so = ASKING.sub(" ", names.asked).strip(), ANSWER.sub("", rest)
+            in_words = check_sentence(line, f"{asked} {said_so}", names) or check_sentence(
+                line, f"{asked} {'是' if re.search('[一-鿿]', asked) else 'is'} {said_so}", names
             )
+        statement = _affirmed(names.asked, rest)
+        if not in_words and statement:
+            in_words = check_sentence(line, statement, names)
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
         said += check_instances(line, rest, names)
         said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
+        sized = [
+            verdict
+            for check in (
+                check_sizes,
+                check_lists,
+                check_told_shapes,
+                check_proportions,
+                check_series,
+            )
+            for verdict in check(line, answer if check is check_sizes else rest, names)
+        ]
+        if not said and answer is not rest:
+            said = check_line(line, answer, names)
+        if all(verdict.status != "wrong" for verdict in said):
+            said += sized
+        names.waiting = text if text.rstrip("*_ ").endswith(("?", "？")) else ""
         names.asked = sentence if sentence.rstrip("*_ ").endswith(("?", "？")) else ""
         if len(rest) > 8:
             names.recent = [*names.recent[-3:], with_sizes(rest)]
+            names.lengths = [*lengths_of(names.recent[-1]), *names.lengths][:6]
         if TAKEN_BACK.search(after):
             said = [verdict for verdict in said if verdict.status != "wrong"]
         found += said
     return found
 
 
+YES = re.compile(
+    r"\W*(?:Solution:|A:|答[:：]|A[:：])?\W*(?:Yes|Right|Correct|Of course|是的?|对的?|会的?|能|可以|必须|当然|没错)(?![A-Za-z不])",
+    re.I,
+)
+YES_OR_NO = re.compile(
+    r"\b(?P<verb>Is|Are|Does|Do|Can|Must|Will)\b (?P<rest>[^?？]+)[?？]|(?P<zh>[^?？。]+?)吗[?？]"
+)
+SUBJECT = re.compile(
+    r"(?:the |a |an )?(?:[\w-]+ ){0,3}?(?:self-|cross-)?(?:attention|softmax|matrix|encodings?|masks?|layers?|networks?|output|complexity|cost|weights|RoPE|ALiBi|transformers?|scores?|variance|RNNs?|GPT|BERT|FFN)\b(?: (?:matrix|weights|mask|scores))?",
+    re.I,
+)
+
+
+def _affirmed(asked: str, answer: str) -> str:
+    """The statement that a "yes" makes of the question before it."""
+    found = [*YES_OR_NO.finditer(asked), *YES_OR_NO.finditer(answer)]
+    if not found:
+        return ""
+    last = found[-1]
+    said = answer[answer.find(last[0]) + len(last[0]) :] if last[0] in answer else answer
+    if not YES.match(said):
+        return ""
+    if last["zh"]:
+        return f"{last['zh'].replace('是不是', '是')}。"
+    rest = last["rest"].strip()
+    if last["verb"].lower() in ("is", "are") and (subject := SUBJECT.match(rest)):
+        rest = f"{subject[0]} is{rest[subject.end() :]}"
+    return f"{rest}."
+
+
+def _answered(names: Names, sentence: str) -> str:
+    """A bare number after a question, with what it answers."""
+    number = re.match(
+        r"\W*(?:A|答|Answer)?\W{0,3}(?:It is |It's |about |约|是)*(-?\d[\d,.]*\d|\d)(?![\d.]*\s*[·×*/^=+(])",
+        sentence,
+    )
+    if not number or not names.waiting or len(sentence) > 60:
+        return sentence
+    asked = re.sub(r"^\W*(?:Q|问)\s*\d*\s*[.:：]\s*", "", names.waiting.rstrip("*_ "))
+    expression = re.fullmatch(
+        r"[^\w(|√\[]*(?:What is |Compute |计算)?([\w(|√\[][^?？]*)[?？]", asked
+    )
+    alone = expression is not None and parsed(plain(expression[1])) is not None
+    if alone and expression is not None:
+        return f"{expression[1]} = {number[1]}"
+    counted = re.search(r"[Hh]ow many (\w+)|多少个?(参数|分数|元素|头|维|词)", asked)
+    noun = next(filter(None, counted.groups())) if counted else ""
+    return f"{asked.rstrip('?？')} {number[1]} {noun}"
+
+
+NUMBERED = re.compile(r"^\W*\d+\s*[).:、]|\(\d+ ?(?:pts?|points?|分)\)")
+
+
 def _with_questions(sentences: list[str]) -> list[str]:
     """A question that holds numbers is a part of its answer."""
     joined: list[str] = []
     for sentence in sentences:
-        if joined and (asked := ASKED.fullmatch(joined[-1])):
+        if joined and (asked := ASKED.fullmatch(NUMBERED.sub("", joined[-1]))):
             joined[-1] = f"{asked[1]}，{ANSWER.sub('', sentence)}"
         else:
             joined.append(sentence)

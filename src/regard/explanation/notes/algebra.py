@@ -37,12 +37,30 @@ class Names:
 
     recent: list[str] = field(default_factory=list)
     """The sentences before this one, the last one last."""
+    heading: str = ""
+    """The heading over what is read."""
+    waiting: str = ""
+    """The line that ended with that question."""
     asked: str = ""
     """The question that waits for its answer."""
     whole: re.Match[str] | None = None
     """Where the width of all heads was said last."""
+    lengths: list[float] = field(default_factory=list)
+    """Every length that was told, the last one first."""
     base: float = 0.0
     """The length that others are compared with."""
+    sizes: dict[str, float] = field(default_factory=dict)
+    """What was said last of tokens, heads, widths …, by role."""
+    fresh: dict[str, float] = field(default_factory=dict)
+    """Those of the sentence before."""
+    lists: list[Floats] = field(default_factory=list)
+    """The lists of numbers that were read, the last one first."""
+    awaited: list[Floats] = field(default_factory=list)
+    """Vectors that were asked for, and not yet given."""
+    shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The shapes of arrays, by name."""
+    measured: Any = None
+    """The amount of memory that was told last."""
     formulas: list[Node] = field(default_factory=list)
     """What was said without a value, the latest first."""
     trusted: list[Node] = field(default_factory=list)
@@ -191,6 +209,8 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
             turned = np.moveaxis(first, -1 if axis is None else axis, -1)
             weights = np.asarray(formula.normalise(turned)[0]) if turned.ndim else turned
             return np.moveaxis(weights, -1, -1 if axis is None else axis)
+        if name in _NEW:
+            return _NEW[name](_sizes(parts))
         if name == "PE" or (name in ("dot", "cos") and len(parts) == 2):
             return _of_two(name, parts)
         if name in _REDUCTIONS:
@@ -202,6 +222,22 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
         if name in _MAPS and len(parts) == 1:
             return _MAPS[name](first)
     raise NotUnderstood(name)
+
+
+def _sizes(parts: list[Floats]) -> list[int]:
+    """The sizes of a new array, as it was asked for, of no more numbers than are worth checking."""
+    sizes = [int(size) for part in parts for size in np.atleast_1d(part)]
+    if not sizes or min(sizes) < 0 or np.prod([float(size) for size in sizes]) ** 2 > MOST**2:
+        raise NotUnderstood("array")
+    return sizes
+
+
+_NEW: Mapping[str, Callable[[list[int]], Any]] = {
+    "ones": np.ones,
+    "zeros": np.zeros,
+    "eye": lambda sizes: np.eye(min(sizes[0], 100)),
+    "arange": lambda sizes: np.arange(*sizes[:3]),
+}
 
 
 def _of_two(name: str, parts: list[Floats]) -> Any:
@@ -221,6 +257,8 @@ def _position(parts: list[Floats]) -> Any:
 
 _MAPS: Mapping[str, Callable[[Any], Any]] = {
     "exp": np.exp, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "log": np.log,
+    "sigmoid": lambda a: 1 / (1 + np.exp(-a)), "relu": lambda a: np.maximum(a, 0), "tril": np.tril, "triu": np.triu,
+    "layernorm": lambda a: (a - a.mean(-1, keepdims=True)) / a.std(-1, keepdims=True),
     "ln": np.log, "log2": np.log2, "log10": np.log10, "abs": np.abs,
 }  # fmt: skip
 _REDUCTIONS: Mapping[str, Callable[[Any, int | None], Any]] = {

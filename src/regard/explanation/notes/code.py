@@ -18,6 +18,7 @@ from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import plain_code
 from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.grids import Grid, grids, remember
 from regard.explanation.notes.parsing import NotUnderstood, parsed
 from regard.explanation.notes.tables import check_block
 from regard.explanation.sheet import Floats
@@ -73,7 +74,31 @@ def check_code(
             printed += _printed(part.text, names)
     if not inside and (last := _joined(_with_output(first, code))[-1:]):
         printed += _shown(last[0].text, names)
-    return found + _attention(first, code, prelude, lang), printed
+    return found + _masks(first, code) + _attention(first, code, prelude, lang), printed
+
+
+_TRIANGLE = re.compile(r"^\s*(\w+)\s*=\s*[^#\n]*\b(tril|triu)\(")
+_FILLED = r"masked_fill_?\(\s*(~?)\s*{name}(?:\s*==\s*([01]|True|False)|\.bool\(\)|\.to\(torch\.bool\))?\s*,[^)]*inf"
+
+
+def _masks(first: int, code: str) -> list[Verdict]:
+    """A triangle that is filled on the wrong side: what ``tril`` keeps must not become −∞."""
+    triangles: dict[str, str] = {}
+    found = []
+    for offset, line in enumerate(code.split("\n")):
+        for name, kind in triangles.items():
+            if filled := re.search(_FILLED.format(name=re.escape(name)), line):
+                ones = (filled[2] in (None, "1", "True")) != bool(filled[1])
+                if ones == (kind == "tril"):
+                    right = f"{name} == {int(kind == 'triu')}"
+                    found.append(
+                        Verdict(
+                            first + offset, line.strip(), "wrong", "note.wrong", {"right": right}
+                        )
+                    )
+        if told := _TRIANGLE.match(line):
+            triangles[told[1]] = told[2]
+    return found
 
 
 def check_output(
@@ -84,6 +109,8 @@ def check_output(
     ``printed`` is what the program before it prints.
     """
     lines = text.split("\n")
+    if drawn := grids(first, text):
+        return _drawn(drawn, names)
     chunks = _joined([Statement(first + i, line) for i, line in enumerate(lines) if line.strip()])
     arrays = [_array(chunk.text) for chunk in chunks]
     if len(chunks) < len(printed):  # a script shows only what it prints
@@ -110,6 +137,29 @@ def check_output(
             places = chunk.rows or (chunk.line,)
             bare += [(place, lines[place - first]) for place in places]
     return sorted(found + check_block(bare, names), key=lambda verdict: verdict.line)
+
+
+def _drawn(drawn: list[Grid], names: Names) -> list[Verdict]:
+    """The verdicts of matrices that are drawn with bars."""
+    remember(drawn, names)
+    found: list[Verdict] = []
+    for grid in drawn:
+        if grid.name:
+            continue
+        said = "[" + ", ".join(f"[{', '.join(row)}]" for row in grid.rows) + "]"
+        shape = (len(grid.rows), len(grid.rows[0]))
+        awaited = next((each for each in names.awaited if each.shape == shape), None)
+        if awaited is None:
+            found += check_block(
+                [(line, " ".join(row)) for line, row in zip(grid.lines, grid.rows, strict=True)],
+                names,
+            )
+            continue
+        verdicts = check_line(
+            grid.lines[0], f"(drawn_) = {said}", names.copy(drawn_=awaited), prose=False
+        )
+        found += _placed(verdicts, Statement(grid.lines[0], said, tuple(grid.lines)), said)
+    return found
 
 
 def _placed(verdicts: list[Verdict], statement: Statement, said: str = "") -> list[Verdict]:
@@ -239,6 +289,8 @@ def _statement(statement: Statement, names: Names) -> list[Verdict]:
     target = re.match(r"([A-Za-z_]\w*)\s*=(?!=)", bare)
     before = names.values.get(target[1]) if target else None
     verdicts = check_line(statement.line, bare, names, prose=False)
+    if not result and re.search(r"\d[\d\s.,]*[*/+^×-].*=\s*-?\d", comment):
+        verdicts = verdicts or check_line(statement.line, comment, names.copy())
     if target and names.values.get(target[1]) is before and before is not None and not verdicts:
         del names.values[target[1]]  # it has become something that was not understood
     return [verdict for verdict in verdicts if verdict.status != "unknown" or result]

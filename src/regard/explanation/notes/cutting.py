@@ -20,7 +20,7 @@ UNITS = re.compile(
 
 def plain_code(text: str) -> str:
     """A line of NumPy or torch in the plain spelling: methods as functions, views as they are."""
-    text = plain(text)
+    text = re.sub(r"^(\W*)(?:int|float)\((.*)\)(\W*(?:=.*)?)$", r"\1(\2)\3", plain(text))
     text = re.sub(
         r"\.(?:transpose|swapaxes)\(\s*(?:-2, -1|-1, -2|0, 1|1, 0)?\s*\)|\.t\(\)|\.mT\b", ".T", text
     )

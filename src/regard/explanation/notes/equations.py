@@ -34,6 +34,17 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     """A verdict for each equation of ``text``; what is only defined is remembered in ``names``."""
     found: list[Verdict] = []
     about = ABOUT.search(text) is not None
+    for word, power in (
+        ("万", 4),
+        ("亿", 8),
+        (r"million\b", 6),
+        (r"billion\b", 9),
+        (r"M\b(?!i?B)", 6),
+    ):
+        text = re.sub(rf"(?<=\d)\s*{word}(?=[\s,.;)个次参。，]|$)", f"*10^{power} ", text)
+    units = set(re.findall(r"(?<=\d)\s*([KMGT]B|nats?|bits?)\b", text))
+    if len(units) == 1 and not re.search(r"bytes?\b|字节|[KMGT]iB", text):
+        text = re.sub(r"(?<=\d)\s*(?:[KMGT]B|nats?|bits?)\b", "", text)
     for chain, said in chains(text) if prose else statement(text):
         verdict = _judge(line, chain, said, names, about)
         if verdict:
@@ -58,6 +69,12 @@ def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) ->
     literals = [None if node is None else literal(node) for node in nodes]
     told = [i for i, found in enumerate(literals) if found is not None]
     names.last = next((v for v in reversed(values) if v is not None), names.last)
+    mine = {side.strip() for side in chain if LONE.fullmatch(side.strip())}
+    if any(node is not None and mine & {*names_of(node)} for node in nodes if not _lone(node)):
+        before = names.copy()  # s = s / 2: what is right of it is the former s
+        before.told = {}
+    else:
+        before = names
     _define(chain, nodes, values, literals, names)
     computed = [
         i for i, v in enumerate(values)
@@ -77,8 +94,12 @@ def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) ->
     if not told:
         return _identity(line, said, [nodes[i] for i in computed], names)
     return _compare(
-        line, said, [nodes[i] for i in computed], [literals[j] for j in told], names, about
+        line, said, [nodes[i] for i in computed], [literals[j] for j in told], before, about
     )
+
+
+def _lone(node: Node | None) -> bool:
+    return isinstance(node, tuple) and node[0] == "name"
 
 
 def _compare(
@@ -180,6 +201,17 @@ def _is_name(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z_]\w*'?(?:\([\w, ]*\))?", text.strip()) is not None
 
 
+def _is_product(name: str, names: Names) -> bool:
+    """``AV``, where A and V are matrices."""
+    try:
+        parts = names.split(name)
+    except NotUnderstood:
+        return False
+    return len(parts) > 1 and all(
+        part in names.values and names.values[part].ndim for part in parts
+    )
+
+
 def _define(
     chain: list[str],
     nodes: list[Node | None],
@@ -190,7 +222,7 @@ def _define(
     """Remembers what a lone name stands for."""
     for i, side in enumerate(chain):
         name = side.strip()
-        if not LONE.fullmatch(name) or name in ("e", "T"):
+        if not LONE.fullmatch(name) or name in ("e", "T") or _is_product(name, names):
             continue
         rest = [j for j in range(len(chain)) if j != i]
         # What is computed is exact; what is only written is taken at its word.

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 DENIED = re.compile(
-    r"\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立",
+    r"[(（]\s*[*×✗✘]\s*[)）]|❌|\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立",
     re.I,
 )
 """What denies the sentence that it stands in."""
@@ -119,7 +119,7 @@ FACTS = (
     *(
         Fact(
             key, right, (r"\bheads?\b|头", of), _MANY_TIMES,
-            r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈",
+            r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈|(?:参数量?|计算量|代价)[^。，,]{0,4}不变|param\w*[^.,]{0,20}(?:unchanged|the same)|same (?:number of )?param|cost[^.,]{0,16}(?:unchanged|the same)|same cost",
         )
         for key, right, of in (
             ("note.heads-parameters", "4d²", r"param|参数"),
@@ -188,7 +188,7 @@ FACTS = (
     ),
     Fact(
         "note.mask-zero", "−∞", (_MASK, r"scores?|logits?|position|instead of|before|softmax|entr(?:y|ies)|分数|得分|之前|位置|-inf"),
-        r"(?:set|sett|fill|replac|becom|assign|chang)\w*[^.。]{0,24}(?:to|with|by|\be) (?:0|zeros?)\b(?!\.)|(?:are|is) (?:0|zero)\b(?!\.)"
+        r"(?:set|sett|fill|replac|becom|assign|chang)\w*[^.。]{0,24}(?:to|with|by|\be) (?:0|zeros?)\b(?!\.\d)|(?:are|is) (?:0|zero)\b(?!\.\d)"
         r"|(?:设为|设成|置为|置成|变成|变为|填成|填充为|填|赋值为|改为|乘以)\s*0(?![.\d])",
         r"weight|probabilit|after (?:the )?softmax|权重|概率|softmax\s*之?后|bias|exp|e\^|output|输出",
     ),
@@ -248,11 +248,12 @@ FACTS = (
     ),
     Fact(
         "note.flash-memory", "O(n)", (_FLASH, r"memory|显存|内存"), r"O\(n\^2\)|quadratic|平方|二次",
-        r"from|reduc|sav|standard|naive|从|降|减|标准|普通",
+        r"from|reduc|sav|standard|naive|multiplications|FLOP|operations|comput|time|从|降|减|标准|普通|计算|乘法|时间",
     ),
     Fact(
         "note.ffn", "f(xᵢ)", (r"feed-?forward|\bFFN\b|\bMLP\b|前馈",),
         r"(?:mix|exchang|communicat|interact)\w*[^.。]{0,24}(?:tokens|positions|words|information)|(?:tokens|positions|words|patches) (?:mix|exchange|communicate|interact|talk)|(?:between|across|among) (?:different |the )?(?:tokens|positions|words|patches)|(?:位置|词元|词)之间",
+        r"attention|注意力",
     ),
     Fact("note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行"),
     Fact(

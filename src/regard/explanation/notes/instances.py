@@ -25,16 +25,17 @@ MOST = 6
 _NUMBER = r"(?>\d{1,3}(?:,\d{3})+(?!\d|\.\d)|\d+(?:\.\d+)?)"
 _NAME = r"(?<![\w=])[A-Za-z](?:_?\w{1,5})?"
 _SET = rf"{_NAME}\s*=\s*{_NUMBER}(?!\s*[*/^+])"
+_LONG = rf"(?:长度?为?|length|序列长)\s*(?P<n3>{_NUMBER})"
 _AND = r"\s*(?:,\s*(?:and )?|and|、|且|和|与)\s*"
 _LINK = (
-    r"\s*(?:,|tokens|个?词元?)?\s*(?:的?时候?,?|for|we (?:get|have)|you get|it (?:is|would be|becomes|gives)"
+    r"\s*(?:,|tokens|个?词元?)?\s*(?:的?时候?,?|的话,?|for|we (?:get|have)|you get|it (?:is|would be|becomes|gives)"
     r"|th(?:is|at) (?:is|gives|makes|means)|there are|gives|is|yields|就?(?:共|总共)?(?:有|为|是|得到?|等于)|则为|结果[为是]|[:：=]|->|→)+"
     r"\s*(?:about |约)?"
 )
 _END = r"(?=\s*(?:$|[.,;。；、)!]|and\b|which\b|numbers|entries|pairs|products|multiplications|[次个对]))"
 _ITEM = re.compile(rf"(?P<set>{_SET}(?:{_AND}{_SET})*){_LINK}(?P<value>-?{_NUMBER}){_END}")
 _TOKENS = re.compile(
-    rf"(?:(?P<n>{_NUMBER}) (?:tokens|words|positions)|(?P<n2>{_NUMBER})\s*个(?:词元|词|位置)){_LINK}(?P<value>{_NUMBER}){_END}"
+    rf"(?:(?P<n>{_NUMBER}) (?:tokens|words|positions)|(?P<n2>{_NUMBER})\s*个(?:词元|词|位置)|{_LONG}){_LINK}(?P<value>{_NUMBER}){_END}"
 )
 _BEHIND = re.compile(
     rf"(?<![\w.,=*/^+-])(?<![=*/^+-] )(?P<value>{_NUMBER})(?: \w+)?\s*(?:(?:for|at|when|if)\s|\()\s*(?P<set>{_SET}(?:{_AND}{_SET})*)"
@@ -42,6 +43,15 @@ _BEHIND = re.compile(
 _LIST = re.compile(
     rf"(?P<name>{_NAME})\s*=\s*(?P<sets>{_NUMBER}(?:{_AND}{_NUMBER})+){_LINK}(?P<values>{_NUMBER}(?:{_AND}{_NUMBER})+)"
 )
+_KNOWN = [
+    (words, node)
+    for words, text in (
+        (r"causal|\btril\b|lower[- ]triang|因果|下三角", "n(n+1)/2"),
+        (r"\btriu\b|upper[- ]triang|hidden pairs|上三角", "n(n-1)/2"),
+    )
+    if (node := parsed(text)) is not None
+]
+"""What goes without saying."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +75,15 @@ def formulas_of(text: str) -> list[Node]:
     return found
 
 
+def known(text: str) -> list[Node]:
+    """The formulas that go without saying where ``text`` speaks of a triangle."""
+    return [node for words, node in _KNOWN if re.search(words, text, re.I)]
+
+
 def check_instances(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each value of a formula that was said before it."""
     new = formulas_of(sentence)
+    new += known(sentence)
     names.formulas = [*new, *(node for node in names.formulas if node not in new)][:MOST]
     text = plain(re.sub(r"[`$]|\*\*", "", sentence))
     items = list(_items(text))
@@ -98,7 +114,9 @@ def _items(text: str) -> Iterator[Item]:
         }
         yield Item(match[0].strip(" ,("), told, match["value"])
     for match in _TOKENS.finditer(text):
-        yield Item(match[0], {"n": _float(match["n"] or match["n2"])}, match["value"])
+        yield Item(
+            match[0], {"n": _float(match["n"] or match["n2"] or match["n3"])}, match["value"]
+        )
 
 
 def _float(text: str) -> float:

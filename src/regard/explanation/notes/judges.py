@@ -26,15 +26,15 @@ OTHERS = re.compile(
 )
 """What else a cost may be of."""
 WORDS = {
-    "doubl": 2, "twice": 2, "two": 2, "tripl": 3, "three": 3, "quadrupl": 4, "four": 4, "five": 5, "eight": 8,
-    "nine": 9, "ten": 10, "sixteen": 16, "halv": 0.5, "half": 0.5,
-    "翻倍": 2, "加倍": 2, "增加一倍": 2, "翻一番": 2, "减半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "八": 8, "九": 9,
+    "doubl": 2, "twice": 2, "two": 2, "tripl": 3, "three": 3, "quadrupl": 4, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
+    "nine": 9, "ten": 10, "twelve": 12, "sixteen": 16, "halv": 0.5, "half": 0.5,
+    "翻倍": 2, "加倍": 2, "增加一倍": 2, "翻一番": 2, "减半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "八": 8, "九": 9, "十六": 16, "十": 10,
 }  # fmt: skip
 FACTOR = re.compile(
     r"\bfrom (?:\w+ )?\d+ to \d+\b|从\s*\d+[^\d。，]{0,6}到\s*\d+"
     r"|\b(?:doubl|tripl|quadrupl|halv)\w*|\bfactor of \d+|\btwice\b|\bhalf (?:as|the)\b"
-    r"|\b(?:\d+(?:\.\d+)?|two|three|four|five|eight|nine|ten|sixteen)(?:[- ]?fold| times|x\b| \* (?=as|more|the|that))"
-    r"|增加一倍|翻倍|翻一番|加倍|减半|(?:\d+(?:\.\d+)?|[两二三四八九])\s*倍",
+    r"|\b(?:\d+(?:\.\d+)?|two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen)(?:[- ]?fold| times|x\b| \* (?=as|more|the|that))"
+    r"|增加一倍|翻倍|翻一番|加倍|减半|(?:\d+(?:\.\d+)?|十六|[两二三四五六八九十])\s*倍",
     re.I,
 )
 LENGTH = r"sequence|number of rows|行数|length|\blong|context|tokens|\bn\b|input|序列|长度|上下文|词元|词数|\bX\b"
@@ -47,7 +47,8 @@ def factor(text: str) -> float:
     digits = re.match(r"\d+(?:\.\d+)?", text.lower().removeprefix("factor of "))
     if digits:
         return float(digits[0])
-    return next(float(v) for word, v in WORDS.items() if text.lower().startswith(word))
+    known = sorted(WORDS, key=len, reverse=True)  # sixteen before six
+    return next(float(WORDS[word]) for word in known if text.lower().startswith(word))
 
 
 def growth(match: re.Match[str], text: str, names: Names) -> Found | None:
@@ -220,7 +221,7 @@ def shared(match: re.Match[str], text: str, names: Names) -> Found | None:
         r"(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?查询头|个?头|heads)", text, re.I
     )
     keys = re.search(
-        r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(\d+)\s*个?(?:键值|KV|键)\s*头",
+        r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(\d+)\s*个?\s*(?:键值|KV|键)\s*头",
         text,
         re.I,
     )

@@ -15,6 +15,7 @@ SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₙ", "012345
 FUNCTIONS = (
     "softmax", "exp", "sqrt", "sin", "cos", "tanh", "log", "ln", "log2", "log10", "sum", "mean", "max", "min",
     "var", "std", "abs", "norm", "dot", "PE", "concat", "round",
+    "sigmoid", "relu", "layernorm", "tril", "triu", "ones", "zeros", "eye", "arange",
 )  # fmt: skip
 _FONTS = "mathrm|operatorname|text|mathbf|boldsymbol|vec|mathit"
 _PLAIN = (
@@ -48,6 +49,14 @@ def plain(text: str) -> str:
         text = re.sub(r"_\{([^{}]*)\}", r"_\1", text)
     for sign, other in _PLAIN:
         text = text.replace(sign, other)
+    text = re.sub(r"‖([^‖]+)‖", r"|\1|", text)
+    text = re.sub(r"(?<=\d)\s*(?:°|degrees\b|\^\s*circ\b)", "*pi/180", text)
+    text = re.sub(r"\b(sin|cos) (-?\d+(?:\.\d+)?\*pi/180)", r"\1(\2)", text)
+    text = re.sub(r"\b(?:Layer ?Norm|LN)(?=\()", "layernorm", text)
+    text = re.sub(r"\bReLU(?=\()", "relu", text)
+    text = re.sub(
+        r"\b1 ?\+ ?2 ?\+(?: ?3 ?\+)? ?(?:…|⋯|\.\.\.|\\[cl]?dots) ?\+ ?(\d+)", r"(\1*(\1+1)/2)", text
+    )
     text = re.sub(r"\^\((?:T|t)\)", "^T", text)
     text = re.sub(r"\blog_(2|10)\b", r" log\1", text)
     text = re.sub(r"\\sqrt\s*(\w+)", r"sqrt(\1)", text)

@@ -27,7 +27,7 @@ _LINEAR = re.compile(
     r"KV|cache|per token|project|feed-?forward|FFN|flash|window|linear|embedding|缓存|每个词元|投影|前馈|线性|窗口|嵌入",
     re.I,
 )
-_WIDTHS = {
+WIDTHS = {
     8: r"float64|fp64|double",
     4: r"float32|fp32|single precision|单精度",
     2: r"b?float16|b?fp16|bf16|half precision|半精度",
@@ -51,7 +51,8 @@ def with_sizes(text: str) -> str:
     return plain(re.sub(r"(\d)\s*([KMG]i?B)\b", r"\1 _\2", text)).replace(" _", " ")
 
 
-def _lengths(text: str) -> list[float]:
+def lengths_of(text: str) -> list[float]:
+    """The lengths that ``text`` speaks of."""
     return [
         float(next(filter(None, match.groups())).replace(",", ""))
         for match in _LENGTHS.finditer(text)
@@ -60,8 +61,9 @@ def _lengths(text: str) -> list[float]:
 
 def _times(line: int, said: str, text: str, names: Names) -> Verdict | None:
     """Of k times the length that was spoken of: k² times the scores, k times the cache."""
-    now = _lengths(text)
-    before = [each for earlier in names.recent for each in _lengths(earlier) if each not in now]
+    now = lengths_of(text)
+    before = [each for earlier in names.recent for each in lengths_of(earlier) if each not in now]
+    before = before or [each for each in names.lengths if each not in now]
     claims = _factors(text)
     if len(now) != 1 or len(claims) != 1 or not before or not re.search(LENGTH, text, re.I):
         return None
@@ -103,7 +105,7 @@ def _power(text: str, names: Names) -> int:
 def _kind(text: str) -> int:
     """The bytes of the one kind of number that ``text`` names; 0 where there is none, or more."""
     found = [
-        size for size, names in _WIDTHS.items() if re.search(rf"(?<!\w)(?:{names})", text, re.I)
+        size for size, names in WIDTHS.items() if re.search(rf"(?<!\w)(?:{names})", text, re.I)
     ]
     return found[0] if len(found) == 1 else 0
 

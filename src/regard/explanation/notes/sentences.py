@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regard.explanation.notes import judges, variance
+from regard.explanation.notes import growth, judges, variance
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Status, Verdict
 from regard.explanation.notes.facts import DENIED, FACTS
 from regard.explanation.notes.judges import Judge
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.mistakes import MORE
 
 ASKS = re.compile(
     r"[?？]\s*$|吗\s*$|^(?:Is|Are|Why|Does|Do|What|How|Should|Can)\b|^(?:为什么|为何|如何|怎样)|\bwhether\b|是否"
@@ -21,7 +22,7 @@ CLAUSE = re.compile(
     r"[;；]|,? (?:while|whereas|but)\b|, (?=(?:and )?its\b)|[，,]\s*(?=而(?!非|不)|但|不过)"
 )
 ITS = re.compile(
-    r"^\W*(?:答|A:|Answer:|It|They|This|These|Its|Their|That|它们?|其|这)(?![A-Za-z])|\b(?:these|those) \w+|这些"
+    r"^\W*(?:答|A:|Answer:|It|They|This|These|Its|Their|That|它们?|其|这)(?![A-Za-z])|\b(?:these|those|that) (?:\w+)|the (?:encoding|mask|layer|cache|module|matrix|network|model)\b|这[些个种样]|该"
 )
 """What speaks of what came before."""
 
@@ -39,16 +40,22 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
 
     ``before`` is the sentence before it.
     """
-    said = re.sub(r"\*\*|[`$]", "", text).strip()
+    said = re.sub(
+        r"\*\*|[`$]|(?<![\w*\\])[*](?=[A-Za-z\u4e00-\u9fff])|(?<=[A-Za-z\u4e00-\u9fff])[*](?![\w*])",
+        "",
+        text,
+    ).strip()
     simple = plain(said)
     if ASKS.search(said):
         return []
     verdicts: list[Verdict] = []
     seen: set[tuple[bool, str]] = set()
-    context = plain(before or names.before) if ITS.search(said) else ""
+    context = f"{plain(before or names.before)} {names.heading}, " if ITS.search(said) else ""
     names.before = said
     for right, key, values in (*_by_fact(simple, context), *_by_rule(simple, names)):
         if (right, key) in seen and key != "note.wrong":
+            continue
+        if not right and any(values["right"] == one.values.get("right") for one in verdicts):
             continue
         status: Status = "right" if right else "wrong"
         seen.add((right, key))
@@ -60,7 +67,7 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
 def _by_fact(text: str, context: str) -> Iterator[judges.Found]:
     taken_back = DENIED.search(text) is not None
     for clause in CLAUSE.split(text):
-        for fact in FACTS:
+        for fact in (*FACTS, *MORE):
             denied = fact.judge(clause, context)
             if denied is not None:
                 denied = denied or taken_back
@@ -88,8 +95,8 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         r"(?P<what>variance|standard deviation|std(?:dev)?|deviation|方差|标准差)"
-        r"(?:[^.。;；:：]{0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成)\s*(?:about |roughly |约|大约)?"
-        r"|\s+(?:of\s+)?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d|one\b|unity\b)(?:(?! and )[^,，。;；、])*)",
+        r"(?:(?:(?!standard deviation|(?<!of )variance|标准差|(?<!项)方差)[^.。;；:：]){0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成|变为|只?剩|只有|降到|回到)\s*(?:about |roughly |around |约|大约)?"
+        r"|\s+(?:of\s+)?(?:about |roughly |around )?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d|one\b|unity\b)(?:(?! and )[^,，。;；、])*)",
         variance.variance,
     ),
     _rule(
@@ -121,7 +128,8 @@ RULES: tuple[Rule, ...] = (
         r"(?:attention|注意力|weights|权重)[^.。]{0,80}?O\s*\((?P<inside>[^()]*)\)", judges.order
     ),
     _rule(judges.FACTOR.pattern + r"(?=.*(?:times|doubl|quadrupl|tripl|twice|倍))", judges.growth),
-    _rule(r"temperature|温度|\btau\b", judges.temperature),
+    _rule(growth.TIMES.pattern, growth.growing),
+    _rule(r"temperature|温度|[高低]温|\btau\b", judges.temperature),
     _rule(
         r"(?:GQA|MQA|grouped|multi-query|query heads|查询头)[^。]*?(?:(\d+)\s*(?:times|x)?\s*(?:smaller|less|fewer)|factor of (\d+)|(?<![\d/])1/(\d+)|(\d+)\s*(?:query heads|queries) (?:per|share|for each)|(?:shared by|serves?|used by)\s*(\d+)\s*(?:query heads|queries)|每\s*(\d+)\s*个查询头)",
         judges.shared,

@@ -16,8 +16,10 @@ import numpy as np
 from regard.core import formula
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.columns import check_columns
 from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.equations import close, differs, shown
+from regard.explanation.notes.layouts import check_shape_cells
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.numbers import written
@@ -132,11 +134,14 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
             continue
         cells = cells_of(text)
         said = _by_head(line, head, cells, names) + _by_heads(line, head, cells)
-        said = said or _by_cells(line, cells, names)
+        said = said or check_shape_cells(line, head, cells, names) or _by_cells(line, cells, names)
         found += said
         if not said:
             bare.append((line, text))
     found += _by_first(head, bare, names) or check_block(bare, names)
+    if all(verdict.status != "wrong" for verdict in found):
+        body = [(i, cells_of(text)) for i, text in rows[1:] if re.search(r"[^\s|:\-]", text)]
+        found += check_columns(head, body)
     return sorted(found, key=lambda verdict: verdict.line)
 
 

@@ -14,7 +14,7 @@ from regard.explanation.numbers import written
 Found = tuple[bool, str, dict[str, str]]
 
 DOT = re.compile(
-    r"dot products?|inner products?|q\s*\*\s*k|q\^?T\s*k|scores?\b|QK\^?T|Q K\^T|点积|内积|分数|得分",
+    r"dot products?|inner products?|q\s*\*\s*k|q\^?T\s*k|scores?\b|logits?\b|sum of (?:d|\d+)\b|terms\b|QK\^?T|Q K\^T|点积|内积|分数|得分",
     re.I,
 )
 DIVIDED = re.compile(

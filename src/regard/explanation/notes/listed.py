@@ -1,0 +1,186 @@
+"""Lists of numbers that a note puts one after another: scores, and then their weights.
+
+"Scores 2, 0 and −1 … so the weights come out as 0.844, 0.114 and 0.042": nobody writes an equals
+sign between them.  A list that is nearly one that the lists before it lead to is wrong; weights that
+do not sum to 1 are wrong whatever they come from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from regard.core import formula
+from regard.explanation.notes.algebra import Names, value
+from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.cutting import pieces
+from regard.explanation.notes.equations import close, shown
+from regard.explanation.notes.facts import DENIED, NOT
+from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
+from regard.explanation.sheet import Floats
+
+_NUMBER = r"-?(?:\d+\.\d+|\d+)%?"
+_BARE = re.compile(
+    rf"(?<![\w.,(\[*/^+=-])(?<![*/^+=] )({_NUMBER}(?:\s*[,、]\s*(?:and )?{_NUMBER})*\s*(?:,? and|和|与|、|及|以及)\s*{_NUMBER})(?![\w.]*\d|\s*[*/^+=])"
+)
+_BRACKETS = re.compile(rf"(?<![\w)\]])[(\[]\s*({_NUMBER}(?:\s*,\s*{_NUMBER})+)\s*[)\]]")
+_SLASHES = re.compile(r"(?<![\w/.])(0?\.\d+(?:\s/\s0?\.\d+)+)(?![\w/])")
+_TEMPERATURE = re.compile(
+    r"(?:\bT|\btau|temperature|温度)\s*(?:=|of|is|为|是|取|:)?\s*(\d+(?:\.\d+)?)", re.I
+)
+_WEIGHTS = re.compile(r"weights?\b|softmax|probabilit|distribution|权重|概率|分布", re.I)
+_OTHER = re.compile(
+    r"shape|size|index|indices|position|\brows? \d|token|heads?\b|layers|vectors?\b(?! of weights)|形状|位置|维|第\s*\d|词元"
+    r"|unnormali[sz]ed|not (?:yet )?normali[sz]ed|before normali[sz]|do(?:es)? not sum|加权和|weighted sum|values? (?:is|are)",
+    re.I,
+)
+_MOST = 40
+
+
+def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
+    """A verdict for each list in ``sentence`` that follows from the lists before it."""
+    text = plain(re.sub(r"\*\*|[`$]", "", sentence)).replace("\\", " ")
+    found: list[Verdict] = []
+    silent = DENIED.search(text) or NOT.search(text)
+    for start, claimed, units, said in _lists(text):
+        if not silent and not re.search(r"[=(]\s*$|softmax\s*$", text[:start]):
+            verdict = _judge(line, said, claimed, units, text, start, names)
+            if verdict:
+                found.append(verdict)
+        names.lists = [claimed, *names.lists][:8]
+    found += _weighted(line, text, names) if not silent else []
+    for node in (parsed(piece) for piece in pieces(text)):
+        if node is None or isinstance(node, Number) or literal(node) is not None:
+            continue
+        try:  # "softmax([1, 3])", which the answer will give
+            vector = value(node, names)
+        except NotUnderstood:
+            continue
+        if vector.ndim == 2 or (vector.ndim == 1 and vector.size <= 12 and not names_of(node)):
+            names.awaited = [vector, *names.awaited][:4]
+    return found
+
+
+_SUM = re.compile(
+    r"(?:output|weighted (?:sum|average|mean)|result|输出|加权(?:和|平均)|结果)\s*(?:is|=|comes to|becomes|of|would be|为|是|等于|得到?|就是|:|：)*\s*(?:about |约)?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^])",
+    re.I,
+)
+
+
+def _weighted(line: int, text: str, names: Names) -> list[Verdict]:
+    """A weighted sum in words: the weights, as many values, and what comes of them."""
+    lists = [each for each in _lists(text) if each[1].size > 1]
+    told = _SUM.search(text)
+    if (
+        not told
+        or len(lists) != 2
+        or lists[0][1].size != lists[1][1].size
+        or told.start() < lists[1][0]
+    ):
+        return []
+    one, other = lists[0][1], lists[1][1]
+    if abs(one.sum() - 1) > 0.02 and abs(other.sum() - 1) > 0.02:
+        return []
+    claimed = literal(parsed(told[1]) or Number("0"))
+    right = np.asarray(one @ other)
+    if claimed is None:
+        return []
+    slack = 0.5 * float(
+        np.abs(other) @ lists[0][2] + np.abs(one) @ lists[1][2] if lists[0][2].max() < 0.1 else 0
+    )
+    if close(claimed[0], right, claimed[1]) or abs(float(claimed[0] - right)) <= slack:
+        return [Verdict(line, text.strip(), "right", "note.right")]
+    return [Verdict(line, text.strip(), "wrong", "note.wrong", {"right": shown(right, claimed[1])})]
+
+
+def _lists(text: str) -> Iterator[tuple[int, Floats, Floats, str]]:
+    spans = sorted(
+        (match.start(), match[1], match[0])
+        for pattern in (_BARE, _BRACKETS, _SLASHES)
+        for match in pattern.finditer(text)
+    )
+    for start, inner, said in spans:
+        numbers = re.findall(_NUMBER, inner)
+        nodes = [literal(parsed(number) or Number("0")) for number in numbers]
+        if 2 <= len(nodes) <= 12 and all(nodes):
+            units = np.array([float(node[1]) for node in nodes if node])
+            units[units >= 1] = units.min()  # the 0 of (0.2, 0.8, 0) is as exact as the rest
+            yield start, np.array([float(node[0]) for node in nodes if node]), units, said
+
+
+def _judge(
+    line: int, said: str, claimed: Floats, units: Floats, text: str, start: int, names: Names
+) -> Verdict | None:
+    before = text[:start]
+    of_weights = _WEIGHTS.search(text) is not None and not _OTHER.search(text)
+    if float(units.max()) >= 0.5 or (claimed < 0).any():
+        of_weights = False
+    best: tuple[int, Floats] | None = None
+    by = _divisor(text)
+    divided = [row / by for row in names.lists if by and row.size == claimed.size]
+    cold = _TEMPERATURE.search(text)
+    tau = float(cold[1]) if cold else 0.0
+    divided += [
+        np.asarray(formula.normalise(row[None, :] / tau)[0])[0]
+        for row in names.lists if tau and row.size == claimed.size
+    ]  # fmt: skip
+    if by and by != int(by) and (whole := np.round(claimed * by)).any():
+        divided.append(whole / by)  # scores of whole numbers, whatever they were
+    for row in [*divided, *islice(_candidates(names, claimed.size), _MOST)]:
+        same = sum(map(close, claimed, row, units))
+        if best is None or same > best[0]:
+            best = (same, row)
+    plenty = float(units.max()) <= 0.01
+    if cold and best and plenty and best[0] == claimed.size - 1 and abs(claimed.sum() - 1) > 0.02:
+        return Verdict(line, said, "wrong", "note.wrong", {"right": shown(best[1], units)})
+    if best and best[0] == claimed.size and plenty:
+        return Verdict(line, said, "right", "note.right")
+    loose = bool(np.abs(claimed.sum() - 1) > 0.75 * units.sum() + 1e-9)
+    shares = (
+        of_weights
+        and plenty
+        and bool((claimed <= 1).all())
+        and re.search(_WEIGHTS, before + text[start + len(said) :][:24])
+    )
+    if best and plenty and _nearly(claimed, best[1], best[0]) and (loose or best[0] > 1):
+        if not loose and not of_weights and 3 * best[0] < 2 * claimed.size:
+            return None
+        return Verdict(line, said, "wrong", "note.wrong", {"right": shown(best[1], units)})
+    if shares and loose and abs(float(claimed.sum()) - 1) < 0.35 and claimed.size > 1:
+        return Verdict(line, said, "wrong", "note.wrong", {"right": f"Σ = 1 ≠ {claimed.sum():.4g}"})
+    return None
+
+
+def _divisor(text: str) -> float:
+    """What a sentence divides by, where it says it once."""
+    found = re.findall(
+        r"(?:divid\w+|scal\w+)[^.,;]{0,20} by (sqrt\(\d+\)|\d+(?:\.\d+)?)|除以\s*(sqrt\(\d+\)|\d+(?:\.\d+)?)",
+        text,
+    )
+    node = parsed(found[0][0] or found[0][1]) if len(found) == 1 else None
+    return float(value(node, Names())) if node is not None else 0.0
+
+
+def _nearly(claimed: Floats, row: Floats, same: int) -> bool:
+    """Whether one number of a list is another's, the rest the same."""
+    return same >= max(1, claimed.size - 1) and bool((np.abs(claimed - row) < 0.35).all())
+
+
+def _candidates(names: Names, size: int) -> Iterator[Floats]:
+    yield from (vector for vector in names.awaited if vector.shape == (size,))
+    scores = [*names.lists, *(v for v in list(names.values.values())[-8:] if v.ndim == 1)]
+    for row in scores:
+        for part in (row, row[:size]):
+            visible = part[np.isfinite(part)]
+            if 1 <= visible.size <= size:
+                for scale in (1.0, size**-0.5, 2**-0.5, 0.5):
+                    soft = np.asarray(formula.normalise(visible[None, :] * scale)[0])[0]
+                    yield np.concatenate([soft, np.zeros(size - visible.size)])
+        if row.size == size:
+            yield np.exp(row)
+            if abs(float(row.sum())) > 1e-9:
+                yield row / row.sum()

@@ -1,0 +1,164 @@
+"""Amounts that are said to be so many times an amount before them: "half as much, 32 MiB"."""
+
+from __future__ import annotations
+
+import re
+
+from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.amounts import Amount, amounts
+from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.facts import DENIED, NOT
+from regard.explanation.notes.growth import TIMES, factor_of
+from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.references import WIDTHS
+from regard.explanation.numbers import written
+
+_AS_MUCH = re.compile(
+    r"\s*(?:as (?:much|many|large|big|long)(?: again)?|that(?: much| amount)?|of (?:that|it|this)|the (?:size|memory|amount)|more memory)?"
+    r"\s*(?:[,，:：(（—-]|\bi\.e\.|\bor\b|\bso\b|\bnamely\b|\bthat is\b|\bwhich is\b|\bis\b|也?就?是|即|为|约|\babout\b|=|\s)*$",
+    re.I,
+)
+_OF_ALL = re.compile(
+    r"(?:\ball|\bthe|\bfor|\bover|\bwith|\bby)?\s*(?P<k>\d+)\s*个?(?P<what>layers?|heads?|blocks|层|头|sequences|句)\s*(?:[,，:：]|\b(?:together|in all|in total|need|take|make|give|have|it is|that is|that makes|we get|gives|the total is|this becomes|is|are)\b|合计|一共|总共|共|总计|就是|则?[是为要]|需要?|\s)*(?:about |约)?$",
+    re.I,
+)
+_ONE = {
+    "layer": r"(?:per|each|one|every|a|single) (?:\w+ )?(?:layer|block)|一层|每层|单层",
+    "head": r"(?:per|each|one|every|a|single) (?:\w+ )?head|每个?头|一个头|单头",
+    "sequence": r"(?:per|each|one|every|a|single) sequence|一句|每句",
+}
+
+
+def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
+    """A verdict for each amount that is told by the amount before it."""
+    said = re.sub(r"\*\*|[`$]", "", sentence).strip()
+    text = plain(re.sub(r"(\d)\s*([KMGT]i?B\b|bytes?\b|字节)", r"\1 _\2", said)).replace(" _", " ")
+    found: list[Verdict] = []
+    last: Amount | None = names.measured
+    if not (DENIED.search(text) or NOT.search(text)):
+        for amount in amounts(text):
+            if amount.kind != "bytes":
+                continue
+            by = _by(text[: amount.start], text, last, names)
+            if by and last:
+                right = last.value * by
+                if amount.agrees(right, about=False):
+                    found.append(Verdict(line, said, "right", "note.right"))
+                else:
+                    found.append(
+                        Verdict(
+                            line, said, "wrong", "note.wrong", {"right": _in_unit(right, amount)}
+                        )
+                    )
+            last = amount
+    else:
+        last = next((a for a in reversed([*amounts(text)]) if a.kind == "bytes"), last)
+    names.measured = last
+    if DENIED.search(text) or NOT.search(re.sub(r"instead of", "", text)):
+        return found
+    return found + _units(line, said, text) + _kinds(line, said, text)
+
+
+_SAME = re.compile(
+    r"(?<![\w.*/^])(?<![*/^+] )(?P<a>\d[\d,.]*)\s*(?P<u>[KMGT]i?B)\s*(?:is|are|=|equals?|means|是|等于|为|即|有)\s*(?P<b>\d[\d,.]*)\s*(?P<v>[KMGT]i?B|bytes?|字节)"
+)
+
+
+def _units(line: int, said: str, text: str) -> list[Verdict]:
+    """ "1 KiB is 1024 bytes"."""
+    found = []
+    for match in _SAME.finditer(text):
+        one, other = (
+            next(amounts(f"{match['a']} {match['u']}"), None),
+            next(amounts(f"{match['b']} {match['v']}"), None),
+        )
+        if one is None or other is None:
+            continue
+        meant = (
+            [one.value, one.value * 1.024 ** ("KMGT".index(match["u"][0]) + 1)]
+            if "i" not in match["u"]
+            else [one.value]
+        )
+        meant += (
+            [right * (1000 / 1024) ** ("KMGT".index(match["v"][0]) + 1) for right in meant]
+            if match["v"][0] in "KMGT" and "i" not in match["v"]
+            else []
+        )
+        if any(
+            abs(other.value - right)
+            <= max(0.5 * other.unit, 1e-9 * right) * (other.unit < other.value or 1e-9)
+            for right in meant
+        ):
+            found.append(Verdict(line, said, "right", "note.right"))
+        else:
+            found.append(
+                Verdict(line, said, "wrong", "note.wrong", {"right": _in_unit(one.value, other)})
+            )
+    return found
+
+
+def _kinds(line: int, said: str, text: str) -> list[Verdict]:
+    """Two kinds of number, and how many times the memory one takes of the other."""
+    kinds = sorted(
+        (match.start(), size) for size, words in WIDTHS.items()
+        for match in re.finditer(rf"(?<![\w])(?:{words})(?!\w)", text, re.I)
+    )  # fmt: skip
+    times = [*TIMES.finditer(text)]
+    if (
+        len(kinds) != 2
+        or len(times) != 1
+        or times[0]["one"]
+        or not re.search(
+            r"memory|bytes|space|storage|size|room|large|big|显存|内存|空间|字节|大小|存储",
+            text,
+            re.I,
+        )
+    ):
+        return []
+    (_, first), (_, second) = kinds
+    changed = re.search(
+        r"\bfrom\b|\bgoing\b|\bswitching\b|从|换成|改成|改为|转为", text
+    ) and not re.search(r"instead of|rather than", text)
+    right = second / first if changed else first / second
+    said_times = factor_of(times[0])
+    if re.search(r"less|smaller|fewer|saves|小|省|少", text) and said_times > 1:
+        said_times = 1 / said_times
+    if first == second or not said_times or abs(said_times - right) < 1e-9:
+        return [Verdict(line, said, "right", "note.right")]
+    return [Verdict(line, said, "wrong", "note.wrong", {"right": written(right)})]
+
+
+def _by(before: str, text: str, last: Amount | None, names: Names) -> float:
+    if last is None:
+        return 0.0
+    start = last.end if before.find(last.said) >= 0 else 0
+    between = before[max(start, before.rfind("。") + 1) :]
+    for times in reversed([*TIMES.finditer(between)]):
+        if _AS_MUCH.fullmatch(between[times.end() :]) and "from" not in times[0]:
+            return factor_of(times)
+    of_all = _OF_ALL.search(between)
+    if of_all and not re.search(r"[=*]", between[: of_all.start()]):
+        kind = next(
+            (
+                one
+                for name, one in _ONE.items()
+                if re.search(rf"{name}", of_all["what"])
+                or {"层": "layer", "头": "head", "句": "sequence"}.get(of_all["what"]) == name
+            ),
+            "",
+        )
+        where = " ".join([*names.recent[-2:], text[: text.find(of_all[0])]])
+        if kind and re.search(kind, where, re.I):
+            return float(of_all["k"])
+    return 0.0
+
+
+def _in_unit(right: float, amount: Amount) -> str:
+    unit = re.search(r"[KMGT]i?B$|bytes?|字节", amount.said)
+    name = unit[0] if unit else ""
+    by = (
+        (1024.0 if "i" in name else 1000.0) ** ("KMGT".index(name[0]) + 1)
+        if name[:1] in "KMGT" and name
+        else 1.0
+    )
+    return f"{written(right / by)} {name}".strip()
