@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from regard._errors import KindError, UserError, ValueRangeError
 from regard._shapes import count
 from regard.recording.container import raw
+from regard.recording.diagnoses import signs_of
 from regard.recording.recording import Layer, Run
 from regard.recording.summary import PIXELS, STRONGEST, summarise
 
@@ -138,14 +139,13 @@ class Statistics(Keep):
 
     def of(self, layer: Layer, number: int, run: Run) -> None:
         if _takes(self.layers, layer, number):
-            run.statistics.append(
-                summarise(
-                    layer,
-                    strongest=self.strongest,
-                    pixels=self.pixels,
-                    separators=self.separators,
-                )
+            found = summarise(
+                layer,
+                strongest=self.strongest,
+                pixels=self.pixels,
+                separators=self.separators,
             )
+            run.statistics.append(replace(found, signs=tuple(signs_of(layer, run))))
 
 
 def _takes(chosen: Chosen, layer: Layer, number: int) -> bool:

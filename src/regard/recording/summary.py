@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
+from regard.recording.diagnoses import Sign
 from regard.recording.recording import Layer
 from regard.recording.roles import role_of, scores_of
 
@@ -40,6 +41,8 @@ class LayerStatistics:
     """(B, H, h, w) means over blocks of the same size; rows are queries."""
     scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     """(B, H) of every role, see ``roles``."""
+    signs: tuple[Sign, ...] = ()
+    """What was wrong with the layer, for :meth:`Recording.diagnose`."""
 
     @property
     def heads(self) -> int:
