@@ -91,6 +91,8 @@ class QueriesAndKeys(Keep):
     def of(self, layer: Layer, number: int, run: Run) -> Layer | None:
         if not _takes(self.layers, layer, number):
             return None
+        if self.device is self.dtype is self.folder is None:
+            return layer
         q, k = (array.to(device=self.device, dtype=self.dtype) for array in (layer.q, layer.k))
         if self.folder is not None:
             q, k = _on_disk(Path(self.folder), q, k)
