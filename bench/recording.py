@@ -35,8 +35,8 @@ from regard.cli import main
 from regard.cli.stages import Stages
 began = time.perf_counter()
 def step(self, done, total):
-    passed = time.perf_counter() - began
-    print(f"layer {done} of {total}, {passed:.0f} s", file=sys.stderr, flush=True)
+    passed, most = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"layer {done} of {total}, {passed:.0f} s, {most * 1024 / 1e9:.3f} GB", file=sys.stderr)
 Stages.step = step  # the line of progress, also where nobody sits at a terminal
 text, path = sys.argv[1:3]
 options = ["--statistics", "--beyond-context", "--layer", "0"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,24 +107,43 @@ def summarise(
         ]
         for b in range(B)
     ]
+    empty = np.zeros((B, H, T, 0))
+    weights, keys = top[0] if top else (empty, empty)
+    kept = _apart(
+        [
+            spread.astype(np.float32, copy=False),
+            got.astype(np.float32, copy=False),
+            keys.astype(np.int32, copy=False),
+            weights.astype(np.float32, copy=False),
+            picture.astype(np.float32, copy=False),
+        ]
+    )
     return LayerStatistics(
-        name=layer.name,
-        kind=layer.kind,
-        shape=(B, H, T, S),
-        entropy=spread.astype(np.float32, copy=False),
-        received=got.astype(np.float32, copy=False),
-        top_keys=top[0][1].astype(np.int32, copy=False)
-        if top
-        else np.zeros((B, H, T, 0), np.int32),
-        top_weights=top[0][0].astype(np.float32, copy=False)
-        if top
-        else np.zeros((B, H, T, 0), np.float32),
-        image=picture.astype(np.float32),
+        layer.name,
+        layer.kind,
+        (B, H, T, S),
+        *kept,
         scores={
             role: np.array([[one[role] for one in sample] for sample in scored])
             for role in scored[0][0]
         },
     )
+
+
+def _apart(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Copies of ``arrays`` in memory that is not the heap's.
+
+    What stays of each layer would lie in the gaps that large activations left there and come back
+    to: these would then find none, and the heap would grow by much more than what is kept.
+    """
+    place = mmap.mmap(-1, max(1, sum(array.nbytes for array in arrays)))
+    found, at = [], 0
+    for array in arrays:
+        copy = np.ndarray(array.shape, array.dtype, place, at)
+        copy[...] = array
+        found.append(copy)
+        at += array.nbytes
+    return found
 
 
 def _near(
