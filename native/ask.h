@@ -47,6 +47,7 @@ constexpr int MAX_ASKED = 16;  // of each kind that may come more than once
 struct Ask {
   char *lse = nullptr, *entropy = nullptr;  // (B, H, all rows)
   double* received = nullptr;               // (B, H, S)
+  int64_t received_step = 0;                // from one head's to the next's
   double* distance = nullptr;               // (B, H, all rows + S − 1), of i − j + S − 1
   int strongest_count = 0, share_count = 0, entries_count = 0, picture_count = 0;
   Strongest strongest[MAX_ASKED];
@@ -80,7 +81,7 @@ struct Totals {
                                         int64_t rows, double* own) {
     const int64_t S = job.call.S;
     if (!own) {
-      if (asked.received) received = asked.received + head * S;
+      if (asked.received) received = asked.received + head * asked.received_step;
       if (asked.distance) distance = asked.distance + head * (job.call.all_rows + S - 1);
       for (int i = 0; i < asked.picture_count; ++i) {
         const Picture& p = asked.picture[i];

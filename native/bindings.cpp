@@ -115,6 +115,7 @@ void ask(const nb::tuple& numbers, const nb::tuple& asked, double scale, double 
   a.lse = more.pointer<char>();
   a.entropy = more.pointer<char>();
   a.received = more.pointer<double>();
+  a.received_step = more.next();
   a.distance = more.pointer<double>();
   a.strongest_count = how_many(more);
   for (int i = 0; i < a.strongest_count; ++i) {

@@ -345,11 +345,46 @@ def test_key_heads_that_are_right_give_no_alarm(how: str):
     assert faults(heads(WELL_REPEATED[how])) == []
 
 
-def test_statistics_show_no_fault():
-    model = spoil(llama(), all_seen)
-    with torch.no_grad(), regard.watch(model, keep=regard.Statistics()) as seen:
-        model(input_ids=IDS)
-    assert seen.diagnose() == ()
+def upside_down(mask: Tensor | None, hidden: Tensor) -> Tensor:
+    T = hidden.shape[1]
+    return torch.ones(T, T, dtype=torch.bool).triu(1)[None, None] if mask is None else ~mask
+
+
+CASES: dict[str, tuple[Callable[[], Any], dict[str, Tensor], list[str]]] = {
+    "right, padded on the left": (llama, {"attention_mask": LEFT}, []),
+    "right, padded on the right": (llama, {"attention_mask": RIGHT}, []),
+    "right, both ways": (bert, {"attention_mask": RIGHT}, []),
+    "no mask": (lambda: spoil(bert(), all_seen), {"attention_mask": LEFT}, ["padding"]),
+    "no triangle": (lambda: spoil(llama(), all_seen), {}, ["future"]),
+    "nothing hidden": (
+        lambda: spoil(llama(), all_seen),
+        {"attention_mask": LEFT},
+        ["padding", "future"],
+    ),
+    "~padding": (lambda: spoil(bert(), upside_down), {"attention_mask": RIGHT}, ["inverted"]),
+    "~triangle": (lambda: spoil(llama(), upside_down), {}, ["inverted"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_statistics_show_the_same(case: str, tmp_path: Any):
+    make, text, expected = CASES[case]
+    with torch.no_grad(), regard.watch(model := make(), keep=regard.Statistics()) as summed_up:
+        model(input_ids=IDS, **text)
+    found = summed_up.diagnose()
+    assert [one.fault for one in found] == expected
+    assert found == watched(make(), {"input_ids": IDS, **text}).diagnose()
+    summed_up.save(tmp_path / "x.regard")
+    assert regard.load(tmp_path / "x.regard").diagnose() == found
+
+
+def test_statistics_show_a_wrong_grouping():
+    (layer,) = heads(lambda k: k.repeat(1, 2, 1, 1)).layers
+    run = Run()
+    regard.Statistics().of(layer, 0, run)
+    seen = Recording()
+    seen.runs.append(run)
+    assert faults(seen) == ["grouping"]
 
 
 def test_a_saved_recording_is_diagnosed_too(tmp_path: Any):

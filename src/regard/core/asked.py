@@ -47,8 +47,9 @@ class Answers:
     def numbers(self) -> tuple[int, ...]:
         """The questions in the order of ``ask`` in native/bindings.cpp."""
         once = (self._of(kind) for kind in (Lse, Entropy, Received, Diagonals))
+        lse, entropy, received, distance = (address(f[0][1][0]) if f else 0 for f in once)
         return (
-            *(address(found[0][1][0]) if found else 0 for found in once),
+            *(lse, entropy, received, self.call.sizes.S, distance),
             *self._each(Strongest, lambda asked: (asked.k,)),
             *self._each(Mass, self._marks),
             *self._each(Entries, self._keys),

@@ -12,7 +12,21 @@ from regard._words import Language, language_of_user
 if TYPE_CHECKING:
     from regard.diagnosis.report import Report
 
-LAYOUTS = ("BTC", "TBC", "BCT", "TC", "BTD", "TBD", "BHTD", "BTHD", "HTD", "TD", "...TD", "CT", "DT")
+LAYOUTS = (
+    "BTC",
+    "TBC",
+    "BCT",
+    "TC",
+    "BTD",
+    "TBD",
+    "BHTD",
+    "BTHD",
+    "HTD",
+    "TD",
+    "...TD",
+    "CT",
+    "DT",
+)
 SECONDS = 60.0
 """How long a subject may take in all."""
 

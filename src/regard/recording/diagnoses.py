@@ -28,6 +28,7 @@ from regard.core.call import check
 
 if TYPE_CHECKING:
     from regard.recording.recording import Layer, Recording, Run
+    from regard.rules.ranges import Ranges
 
 TRACE = 1e-4
 """Weight that counts as some: more than rounding leaves where exactly nothing belongs."""
@@ -62,7 +63,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
-class _Sign:
+class Sign:
     """What one layer shows."""
 
     fault: str
@@ -71,9 +72,17 @@ class _Sign:
     key: str
 
 
+def signs_of(layer: Layer, run: Run) -> Iterator[Sign]:
+    """What a layer shows by itself, while its queries and keys are there: all but ``cache``."""
+    checks: Sequence[Callable[[Layer, Run], Sign | None]] = (_padding, _future, _grouping)
+    for shown in checks:
+        if (sign := shown(layer, run)) is not None:
+            yield sign
+
+
 def diagnose(recording: Recording) -> tuple[Diagnosis, ...]:
     """Name what is wrong with the attention in ``recording``; see :meth:`Recording.diagnose`."""
-    found: dict[str, list[tuple[int, _Sign]]] = {}
+    found: dict[str, list[tuple[int, Sign]]] = {}
     for number, run in enumerate(recording.runs):
         before = recording.runs[number - 1] if number else None
         for sign in _signs(run, before):
@@ -90,15 +99,14 @@ def diagnose(recording: Recording) -> tuple[Diagnosis, ...]:
     )
 
 
-def _signs(run: Run, before: Run | None) -> Iterator[_Sign]:
+def _signs(run: Run, before: Run | None) -> Iterator[Sign]:
     for mask in run.expected.inverted:
-        yield _Sign("inverted", "", {"argument": mask}, "recording.inverted-argument")
+        yield Sign("inverted", "", {"argument": mask}, "recording.inverted-argument")
+    for summed_up in run.statistics:
+        yield from summed_up.signs
     earlier = _by_name(before)
-    checks: Sequence[Callable[[Layer, Run], _Sign | None]] = (_padding, _future, _grouping)
     for place, layer in _numbered(run):
-        for shown in checks:
-            if (sign := shown(layer, run)) is not None:
-                yield sign
+        yield from signs_of(layer, run)
         if (sign := _cache(layer, earlier.get(place))) is not None:
             yield sign
 
@@ -128,7 +136,7 @@ def _real(layer: Layer, run: Run) -> NDArray[np.bool_]:
     return real
 
 
-def _padding(layer: Layer, run: Run) -> _Sign | None:
+def _padding(layer: Layer, run: Run) -> Sign | None:
     """The weight of real queries on padding: W @ v, where v is 1 on padding and 0 elsewhere."""
     import torch
 
@@ -139,23 +147,41 @@ def _padding(layer: Layer, run: Run) -> _Sign | None:
     there = np.zeros((B, S), np.bool_)
     width = min(S, hidden.shape[1])
     there[:, :width] = hidden[:, -width:]
-    on = torch.as_tensor(there, device=layer.k.device).to(layer.k.dtype)
-    mass = layer.weights @ on[:, None, :, None].expand(B, G, S, 1).contiguous()
     both = np.any(~there, axis=1) & np.any(there, axis=1)
     real = _real(layer, run) & both[:, None]
-    if not real.any():
+    if not (real & _may_see(layer, there)).any():
         return None
+    on = torch.as_tensor(there, device=layer.k.device).to(layer.k.dtype)
+    mass = layer.weights @ on[:, None, :, None].expand(B, G, S, 1).contiguous()
     rows = _array(mass[..., 0]).transpose(0, 2, 1)[real]  # (n, H)
     most = float(rows.mean(0).max(initial=0))
     if not most > TRACE:
         return None
     # Of padding before a causal text a first query may see nothing else: most rows decide.
     if np.mean(rows > ALL) > ALL:
-        return _Sign("inverted", layer.name, {"share": most}, "recording.inverted-padding")
-    return _Sign("padding", layer.name, {"share": most}, "recording.on-padding")
+        return Sign("inverted", layer.name, {"share": most}, "recording.inverted-padding")
+    return Sign("padding", layer.name, {"share": most}, "recording.on-padding")
 
 
-def _future(layer: Layer, run: Run) -> _Sign | None:
+def _may_see(layer: Layer, keys: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(B, T) whether the layer's mask lets a query see any of ``keys`` (B, S); True if not known.
+
+    A right mask hides all padding, and where it is key ranges that is known without a weight.
+    """
+    ranges, T = _ranges(layer), layer.q.shape[-2]
+    if ranges is None:
+        return np.ones((len(keys), T), np.bool_)
+    before = np.zeros((len(keys), keys.shape[1] + 1), np.int64)
+    before[:, 1:] = keys.cumsum(1)
+    start, stop = (
+        np.broadcast_to(a.reshape(-1, T, a.shape[-1]), (len(keys), T, a.shape[-1]))
+        for a in (ranges.start, np.maximum(ranges.start, ranges.stop))
+    )
+    samples = np.arange(len(keys))[:, None, None]
+    return np.asarray((before[samples, stop] > before[samples, start]).any(-1))
+
+
+def _future(layer: Layer, run: Run) -> Sign | None:
     """The weight that real queries of a causal layer put on keys after their own."""
     if layer.kind == "cross" or layer.name not in run.expected.causal:
         return None
@@ -175,24 +201,24 @@ def _future(layer: Layer, run: Run) -> _Sign | None:
         if mass.size and (most := float(mass.mean(0).max())) > TRACE:
             inverted = most > ALL and float((mass > ALL).mean()) > ALL
             key = "recording.inverted-causal" if inverted else "recording.future"
-            return _Sign("inverted" if inverted else "future", layer.name, {"share": most}, key)
+            return Sign("inverted" if inverted else "future", layer.name, {"share": most}, key)
     return None
 
 
 def _last_seen(layer: Layer) -> NDArray[np.int64]:
     """(B or 1, T) one after the last key that each query may see."""
-    ranges, S = (
-        check(layer.q, layer.k, None, layer.mask, start=layer.start).ranges,
-        layer.k.shape[-2],
-    )
-    T = layer.q.shape[-2]
+    ranges, T, S = _ranges(layer), layer.q.shape[-2], layer.k.shape[-2]
     if ranges is None:
         return np.full((1, T), S)
     last = np.where(ranges.start < ranges.stop, ranges.stop, 0).max(axis=-1, initial=0)
     return np.asarray(last.reshape(-1, T))
 
 
-def _cache(layer: Layer, before: Layer | None) -> _Sign | None:
+def _ranges(layer: Layer) -> Ranges | None:
+    return check(layer.q, layer.k, None, layer.mask, start=layer.start).ranges
+
+
+def _cache(layer: Layer, before: Layer | None) -> Sign | None:
     """Whether the keys of a step are those of the step before, in their order, and new ones."""
     T, S = layer.q.shape[-2], layer.k.shape[-2]
     if layer.kind == "cross" or S <= T:
@@ -203,7 +229,7 @@ def _cache(layer: Layer, before: Layer | None) -> _Sign | None:
     for sample in range(len(new)):
         fits = [_fits(old[other], new[sample], T) for other in range(len(old))]
         if True not in fits and False in fits:
-            return _Sign("cache", layer.name, {}, "recording.cache")
+            return Sign("cache", layer.name, {}, "recording.cache")
     return None
 
 
@@ -225,7 +251,7 @@ def _written(keys: NDArray[Any]) -> NDArray[Any]:
     return keys[: 1 + np.flatnonzero(keys.any(-1)).max(initial=-1)]
 
 
-def _grouping(layer: Layer, _: Run) -> _Sign | None:
+def _grouping(layer: Layer, _: Run) -> Sign | None:
     """Whether key heads were repeated as a whole, k₀ k₁ k₀ k₁, not one by one, k₀ k₀ k₁ k₁."""
     import torch
 
@@ -240,9 +266,7 @@ def _grouping(layer: Layer, _: Run) -> _Sign | None:
         else:
             apart = all(not torch.equal(k[:, 0], k[:, g]) for g in range(1, G))
             if apart:
-                return _Sign(
-                    "grouping", layer.name, {"G": G, "group": H // G}, "recording.grouping"
-                )
+                return Sign("grouping", layer.name, {"G": G, "group": H // G}, "recording.grouping")
     return None
 
 

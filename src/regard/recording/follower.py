@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from regard.core import formula
+from regard.core.engines.native import newest
 from regard.core.questions import TopK, received, topk
 from regard.recording.recording import Layer
 
@@ -15,19 +16,6 @@ if TYPE_CHECKING:
 
 FEW = 1 << 18
 """As many weights of a layer are computed at once, which for the one query of a step is fastest."""
-
-
-def products(layer: Layer) -> Tensor | None:
-    """(B, H, T, S) every query times every key in float32; None where these are too many.
-
-    A step does little but read from memory, and a layer's keys are nearest while it is called.
-    """
-    (B, H, T, D), (_, G, S, _) = layer.q.shape, layer.k.shape
-    if B * H * T * S > FEW:
-        return None
-    q = layer.q.float().reshape(B, G, H // G * T, D)  # side by side, so that keys are read once
-    found: Tensor = (q @ layer.k.float().mT).view(B, H, T, S)
-    return found
 
 
 class Follower:
@@ -48,42 +36,56 @@ class Follower:
 
         In the order of the sequence, whatever a sliding cache has let go of.
         """
-        return [mass[..., :keys] for mass, keys in zip(self._mass, self._keys, strict=True)]
+        return [
+            mass[..., :keys].to(top.weights.dtype)
+            for mass, keys, top in zip(self._mass, self._keys, self.top, strict=True)
+        ]
 
-    def after(self, sequence: Sequence, layers: list[Layer], products: list[Tensor | None]) -> None:
-        """A forward pass has ended: ``layers`` are as they were called, with their ``products``."""
-        import torch
-
+    def after(self, sequence: Sequence, layers: list[Layer]) -> None:
+        """A forward pass has ended, and ``layers`` are as they were called."""
         goes_on = sequence is self._sequence and len(self._mass) == len(layers)
         self._sequence = sequence
         strands = sequence.strands[-len(layers) :] if layers else []
-        firsts = sequence.firsts if goes_on else [0] * len(layers)
         self._keys = [strand.keys for strand in strands]
-        answers = _answers(layers, products, self.k)
-        self.top = [_moved(top, first) for (top, _), first in zip(answers, firsts, strict=True)]
-        # Not the empty places of a static cache.
-        got = [
-            mass[..., : keys - first]
-            for (_, mass), keys, first in zip(answers, self._keys, firsts, strict=True)
-        ]
         if not goes_on:
-            self._mass = [mass.clone() for mass in got]  # those of a group are one array
-            return
-        if sequence.parents is not None:
+            self._mass = [_sums(layer) for layer in layers]
+        elif sequence.parents is not None:
             self._mass = [mass[sequence.parents] for mass in self._mass]
         self._mass = [_roomy(m, keys) for m, keys in zip(self._mass, self._keys, strict=True)]
-        torch._foreach_add_(
-            [
-                mass[..., first : first + new.shape[-1]]
-                for mass, new, first in zip(self._mass, got, firsts, strict=True)
-            ],
-            got,
-        )
+        firsts = sequence.firsts if goes_on else [0] * len(layers)
+        rows = [mass[..., first:] for mass, first in zip(self._mass, firsts, strict=True)]
+        # One after the other in a few words: most of a step's time would go into calling.
+        found = [self._added(*each) for each in zip(layers, rows, strict=True)]
+        rest = [number for number, top in enumerate(found) if top is None]
+        answers = _answers([layers[number] for number in rest], self.k)
+        for number, (top, got) in zip(rest, answers, strict=True):
+            found[number] = top
+            known = self._keys[number] - firsts[number]  # not the empty places of a static cache
+            rows[number][..., :known] += got[..., :known]
+        self.top = [_moved(top, first) for top, first in zip(found, firsts, strict=True) if top]
+
+    def _added(self, layer: Layer, to: Tensor) -> TopK | None:
+        """The strongest keys, and what each key gets added to ``to``; None if not by this way."""
+        given = layer.options
+        if layer.mask is not None or "bias" in given or "sink" in given:
+            return None
+        found = newest(layer.q, layer.k, self.k, given.get("scale"), given.get("softcap"), to)
+        return None if found is None else TopK(*found)
 
 
 def _moved(top: TopK, first: int) -> TopK:
     """The keys by their numbers in the sequence, where the call's first is its ``first``."""
     return top._replace(keys=top.keys + first * (top.keys >= 0)) if first else top
+
+
+def _sums(layer: Layer) -> Tensor:
+    """(B, H, no keys yet) sums, in float64 where they are made on the CPU."""
+    import torch
+
+    on_cpu = layer.q.device.type == "cpu" or layer.q.dtype == torch.float64
+    dtype = torch.float64 if on_cpu else torch.float32
+    found: Tensor = layer.q.new_zeros((*layer.q.shape[:2], 0), dtype=dtype)
+    return found
 
 
 def _roomy(mass: Tensor, keys: int) -> Tensor:
@@ -95,9 +97,17 @@ def _roomy(mass: Tensor, keys: int) -> Tensor:
     return room
 
 
-def _answers(
-    layers: list[Layer], products: list[Tensor | None], k: int
-) -> list[tuple[TopK, Tensor]]:
+def _products(layer: Layer) -> Tensor | None:
+    """(B, H, T, S) every query times every key in float32; None where these are too many."""
+    (B, H, T, D), (_, G, S, _) = layer.q.shape, layer.k.shape
+    if B * H * T * S > FEW:
+        return None
+    q = layer.q.float().reshape(B, G, H // G * T, D)  # side by side, so that keys are read once
+    found: Tensor = (q @ layer.k.float().mT).view(B, H, T, S)
+    return found
+
+
+def _answers(layers: list[Layer], k: int) -> list[tuple[TopK, Tensor]]:
     """For each layer the k strongest keys of each query, and what each key gets from all of them.
 
     Layers of the same shape and rule are asked together: a step's numbers are few, and most of its
@@ -105,6 +115,7 @@ def _answers(
     """
     import torch
 
+    products = [_products(layer) for layer in layers]
     alike: dict[Any, list[int]] = {}
     for number, (layer, product) in enumerate(zip(layers, products, strict=True)):
         given = layer.options

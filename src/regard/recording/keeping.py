@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from regard._errors import KindError, UserError, ValueRangeError
 from regard._shapes import count
 from regard.recording.container import raw
+from regard.recording.diagnoses import signs_of
 from regard.recording.recording import Layer, Run
 from regard.recording.summary import PIXELS, STRONGEST, summarise
 
@@ -90,6 +91,8 @@ class QueriesAndKeys(Keep):
     def of(self, layer: Layer, number: int, run: Run) -> Layer | None:
         if not _takes(self.layers, layer, number):
             return None
+        if self.device is self.dtype is self.folder is None:
+            return layer
         q, k = (array.to(device=self.device, dtype=self.dtype) for array in (layer.q, layer.k))
         if self.folder is not None:
             q, k = _on_disk(Path(self.folder), q, k)
@@ -143,16 +146,15 @@ class Statistics(Keep):
 
     def of(self, layer: Layer, number: int, run: Run) -> None:
         if _takes(self.layers, layer, number):
-            run.statistics.append(
-                summarise(
-                    layer,
-                    strongest=self.strongest,
-                    pixels=self.pixels,
-                    separators=self.separators,
-                    ids=run.texts.get(layer.queries),
-                    chosen=self.chosen,
-                )
+            found = summarise(
+                layer,
+                strongest=self.strongest,
+                pixels=self.pixels,
+                separators=self.separators,
+                ids=run.texts.get(layer.queries),
+                chosen=self.chosen,
             )
+            run.statistics.append(replace(found, signs=tuple(signs_of(layer, run))))
 
 
 def _takes(chosen: Chosen, layer: Layer, number: int) -> bool:

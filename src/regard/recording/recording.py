@@ -256,7 +256,8 @@ class Recording(Answers):
         (weight on later keys in a causal model), ``cache`` (keys that are out of step),
         ``grouping`` (query heads that read the wrong key heads).  What is right is taken from the
         model: its ``attention_mask``, its pad token, the layers that call themselves causal.
-        Statistics only (``keep=Statistics()``) show nothing of it.
+        Statistics only (``keep=Statistics()``) show all but ``cache``, for which the keys of two
+        steps are compared.
 
         >>> import regard, torch
         >>> from transformers import LlamaConfig, LlamaModel

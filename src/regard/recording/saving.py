@@ -17,6 +17,7 @@ from regard._errors import KindError
 from regard._shapes import times
 from regard.core.call import check
 from regard.recording.container import Container, believed, write
+from regard.recording.diagnoses import Sign
 from regard.recording.expected import Expected
 from regard.recording.places import Frames, Patches
 from regard.recording.reading import Reading
@@ -29,7 +30,7 @@ DENSE_LIMIT = 1 << 24
 """Entries that a mask may have which only a function knows; it is saved as the array it makes."""
 KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (Layer, LayerStatistics, Missed, Patches, Frames, Expected, Reading)
+    for kind in (Layer, LayerStatistics, Sign, Missed, Patches, Frames, Expected, Reading)
 }
 """The dataclasses that a file may speak of."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from regard.core.questions import by_distance, entropy, image, mass, received, topk
 from regard.core.weights import Weights
+from regard.recording.diagnoses import Sign
 from regard.recording.recording import Layer
 from regard.recording.roles import patterns_of, role_of, scores_of
 
@@ -55,6 +57,8 @@ class LayerStatistics:
     """(C,) the positions between which every weight was kept; None where there are none."""
     links: NDArray[np.float32] | None = None
     """(B, H, C, C) those weights, exact: row = query, column = key; None without such positions."""
+    signs: tuple[Sign, ...] = ()
+    """What was wrong with the layer, for :meth:`Recording.diagnose`."""
 
     @property
     def heads(self) -> int:
@@ -142,19 +146,22 @@ def summarise(
         ]
         for b in range(B)
     ]
+    empty = np.zeros((B, H, T, 0))
+    weights, keys = top[0] if top else (empty, empty)
+    kept = _apart(
+        [
+            spread.astype(np.float32, copy=False),
+            got.astype(np.float32, copy=False),
+            keys.astype(np.int32, copy=False),
+            weights.astype(np.float32, copy=False),
+            picture.astype(np.float32, copy=False),
+        ]
+    )
     return LayerStatistics(
-        name=layer.name,
-        kind=layer.kind,
-        shape=(B, H, T, S),
-        entropy=spread.astype(np.float32, copy=False),
-        received=got.astype(np.float32, copy=False),
-        top_keys=top[0][1].astype(np.int32, copy=False)
-        if top
-        else np.zeros((B, H, T, 0), np.int32),
-        top_weights=top[0][0].astype(np.float32, copy=False)
-        if top
-        else np.zeros((B, H, T, 0), np.float32),
-        image=picture.astype(np.float32),
+        layer.name,
+        layer.kind,
+        (B, H, T, S),
+        *kept,
         scores={
             role: np.array([[one[role] for one in sample] for sample in scored])
             for role in scored[0][0]
@@ -191,6 +198,22 @@ def _seers(W: Weights) -> NDArray[np.int64]:
         np.add.at(found[b], start[some], 1)
         np.add.at(found[b], stop[some], -1)
     return found.cumsum(-1)[:, :S]
+
+
+def _apart(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Copies of ``arrays`` in memory that is not the heap's.
+
+    What stays of each layer would lie in the gaps that large activations left there and come back
+    to: these would then find none, and the heap would grow by much more than what is kept.
+    """
+    place = mmap.mmap(-1, max(1, sum(array.nbytes for array in arrays)))
+    found, at = [], 0
+    for array in arrays:
+        copy = np.ndarray(array.shape, array.dtype, place, at)
+        copy[...] = array
+        found.append(copy)
+        at += array.nbytes
+    return found
 
 
 def _near(

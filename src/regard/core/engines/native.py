@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import prod
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -229,6 +229,38 @@ def _asked(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
             _native.ask(numbers, asked, call.scale, call.softcap or 0.0)
         found += answers.arrays()
     return found
+
+
+def newest(
+    q: Array, k: Array, n: int, scale: float | None, softcap: float | None, received: Array
+) -> tuple[Array, Array] | None:
+    """The n strongest keys of each query, weights and numbers (B, H, T, n).
+
+    What each key gets is added to the first S numbers of each row of ``received`` (B, H, …), in
+    float64.  That is what a generation asks of each layer at each step, in fewer words than a call
+    takes, whose check would cost more time than its arithmetic: q (B, H, T, D) and k (B, G, S, D)
+    are tensors of torch out of a model's own call, and every query sees every key.  None where
+    this engine does not take them.
+    """
+    import torch
+
+    (B, H, T, D), (_, G, S, _) = q.shape, k.shape
+    dtype = dtype_name(q)
+    if _native is None or q.device.type != "cpu" or dtype not in CODES or D > WIDEST:
+        return None
+    q, k = _contiguous(q), _contiguous(k)
+    wide = torch.float64 if dtype == "float64" else torch.float32
+    weights = torch.empty((B, H, T, n), dtype=wide)
+    keys = torch.empty((B, H, T, n), dtype=torch.int64)
+    numbers = (
+        *(CODES[dtype], 1, B, H, G, T, S, D, 0),
+        *(*_place(q), *_place(k), 0, 0, 0, 0),  # neither values nor output nor lse
+        *(0, 0, 0, 0, 0, 0, T, 0, B, 0),  # no sink, range, mask, dropout or bias
+    )
+    to = address(received), received.stride(1)
+    asked = (0, 0, *to, 0, 1, n, address(weights), address(keys), 0, 0, 0)
+    _native.ask(numbers, asked, 1 / sqrt(D) if scale is None else scale, softcap or 0.0)
+    return weights, keys
 
 
 def _empty(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:

@@ -202,7 +202,7 @@ def _extend(strand: Strand, one: Layer, step: tuple[int, Any], parents: Any) -> 
     first = 0
     if not strand.cross:
         at = step[0]
-        strand.k.add(one.k[..., at + 1 : at + 1 + T, :])
+        strand.k.add(one.k.narrow(-2, at + 1, T))
         first = strand.keys - 1 - at
         strand.keys += T
     strand.q.add(one.q)

@@ -31,15 +31,14 @@ class Grown:
         """The next rows."""
         import torch
 
-        total = self.n + int(rows.shape[-2])
+        begin, self.n = self.n, self.n + int(rows.shape[-2])
         hardened = self._place.is_inference() and not torch.is_inference_mode_enabled()
-        if total > self._place.shape[-2] or hardened:
-            shape = (*self._place.shape[:-2], max(2 * self.n, total), self._place.shape[-1])
+        if self.n > self._place.shape[-2] or hardened:
+            shape = (*self._place.shape[:-2], max(2 * begin, self.n), self._place.shape[-1])
             wider = self._place.new_empty(shape)
-            wider[..., : self.n, :] = self.rows
+            wider[..., :begin, :] = self._place[..., :begin, :]
             self._place = wider
-        self._place[..., self.n : total, :] = rows
-        self.n = total
+        self._place.narrow(-2, begin, self.n - begin).copy_(rows)
 
     def take(self, entries: Any) -> None:
         """Other batch entries' rows in the place of each one's."""

@@ -13,7 +13,6 @@ from regard.recording.capture.calls import Found, Masks, Unreadable
 from regard.recording.capture.places import ATTENTION, Inputs, kind_of, numbers
 from regard.recording.capture.sequences import Sequence
 from regard.recording.expected import causal_of, expected_of
-from regard.recording.follower import products
 from regard.recording.keeping import Keep
 from regard.recording.places import places_of
 from regard.recording.recording import Again, Layer, Missed, Recording, Run
@@ -31,8 +30,6 @@ class Call:
     """The modules that the pass has entered, of those that begin or end one."""
     layers: list[tuple[Layer, Layer]] = field(default_factory=list)
     """Each as it was called, and what is kept of it."""
-    products: list[Any] = field(default_factory=list)
-    """Where somebody follows, each one's queries times its keys."""
     called: int = 0
     """How many layers were called so far."""
     noted: set[str] = field(default_factory=set)
@@ -109,7 +106,7 @@ class Writer:
         else:
             before = self.here.sequence = Sequence(run, call.layers)
         for follower in self.seen.followers:
-            follower.after(before, live, call.products)
+            follower.after(before, live)
 
     def _judge(self, call: Call) -> None:
         """Lists what ran and was not seen."""
@@ -154,7 +151,6 @@ class Writer:
         kept = self.keep.of(layer, number, call.run)
         if kept is not None:
             call.layers.append((layer, kept))
-            call.products.append(products(layer) if self.seen.followers else None)
         if alone:
             self._ended(call, raised=False)
 
