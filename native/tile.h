@@ -98,16 +98,18 @@ static void soften(const Job& job, Scratch& x, Tile& tile, Between between) {
   }
 }
 
-// Whether a value that some row of the tile must not see is NaN or infinite.
+// Whether a value that some row of the tile must not see is NaN or infinite.  What stands in its last
+// panel after its keys is multiplied too, by 0.
 template <class Kind>
 static bool is_unclean(const Job& job, const Place& at, const Tile& tile) {
   bool unclean = false;
-  if (tile.whole) return false;
+  const int64_t end = at_most(tile.first + tile.full, job.call.S);
+  if (tile.whole && tile.last == end) return false;
   if constexpr (Kind::PACKS) {
     const uint8_t* panels = job.unclean + at.head * job.cut.panels;
-    for (int64_t p = tile.first / NR; p < pieces_of(tile.last, NR); ++p) unclean |= panels[p] != 0;
+    for (int64_t p = tile.first / NR; p < pieces_of(end, NR); ++p) unclean |= panels[p] != 0;
   } else {
-    for (int64_t j = tile.first; j < tile.last && !unclean; ++j)
+    for (int64_t j = tile.first; j < end && !unclean; ++j)
       unclean = !finite(Place::value(job.call, at, j), job.call.dtype, job.call.E);
   }
   return unclean;

@@ -1,16 +1,17 @@
-"""Puts one small fault at a time into the native engine, and sees its campaign find each.
+"""Puts one small fault at a time into the native engine, and sees its tests find each.
 
     python scripts/native_mutants.py DIRECTORY [number …]
 
 The sources are copied to DIRECTORY and built there, the first time whole (minutes), then for each
-fault what it touches, at the level avx2.  A fault that the campaign does not find is named, and the
-exit status is 1.
+fault what it touches, at the level avx2.  Faults of the kernel are the campaign's to find, those of
+the questions their tests'.  A fault that is not found is named, and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -68,7 +69,32 @@ MUTANTS = [
         "  if (unclean) __atomic_store_n(job.unclean, 1, __ATOMIC_RELAXED);\n}",
         "}",
     ),
+    (
+        "the heap of the strongest keys forgets its last",
+        "best.h",
+        "if (child + 1 < size && worse",
+        "if (child + 2 < size && worse",
+    ),
+    (
+        "the last diagonals of some rows are left out",
+        "fold.h",
+        "for (; d < n + R - 1; ++d) add_at(d);",
+        "for (; d < n; ++d) add_at(d);",
+    ),
+    (
+        "of two pieces of work the later one's pixels are kept",
+        "fold.h",
+        "if (!p.largest) to += from;",
+        "if (!p.largest) to = from;",
+    ),
+    (
+        "the last row says which keys all rows see",
+        "asked.h",
+        "high = at_least(high, seen_from(call, row, 0, call.S));",
+        "high = seen_from(call, row, 0, call.S);",
+    ),
 ]
+OF_QUESTIONS = {"asked.h", "best.h", "fold.h"}
 
 
 def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -80,7 +106,7 @@ def build(work: Path, whole: bool) -> None:
     """The engine into the copied package, all of it or what is compiled for one level."""
     at = work / "build"
     if whole:
-        run("cmake", "-S", work / "native", "-B", at, "-G", "Ninja")
+        run("cmake", "-S", work / "native", "-B", at, "-G", "Ninja", f"-DREGARD_LEVELS={LEVEL}")
         run("cmake", "--build", at)
     else:
         objects = [f"CMakeFiles/level_{LEVEL}.dir/{unit}.cpp.o" for unit in UNITS]
@@ -92,19 +118,27 @@ def build(work: Path, whole: bool) -> None:
         shutil.copy(library, work / "src" / "regard" / "core" / "engines")
 
 
-def is_found(work: Path) -> bool:
-    """Whether the campaign fails, with the engine that stands in the copy."""
+def found_by(work: Path, file: str) -> str:
+    """The test that fails with the engine that stands in the copy; empty if none does."""
     code = f"import sys; sys.path.insert(0, {str(work / 'src')!r})"
     (work / "sitecustomize.py").write_text(code + "\n", encoding="utf-8")
-    test = ROOT / "tests" / "core" / "test_native_campaign.py"
+    asks = file in OF_QUESTIONS
+    test = "test_native_questions.py" if asks else "test_native_campaign.py"
     env = os.environ | {"PYTHONPATH": f"{work}{os.pathsep}{work / 'src'}"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-m", "campaign"]
-    done = run(
-        *command, "-k", LEVEL, "-p", "no:cacheprovider", test, env=env, cwd=ROOT, check=False
-    )
-    if done.returncode not in (0, 1):
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-m", "campaign or not campaign"]
+    command += [
+        "-k",
+        LEVEL if asks else "calls",
+        "-p",
+        "no:cacheprovider",
+        "--hypothesis-profile",
+        "first-failure",
+    ]
+    done = run(*command, ROOT / "tests" / "core" / test, env=env, cwd=ROOT, check=False)
+    failed = re.findall(r"^(?:FAILED|ERROR) \S*?::(.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    if done.returncode not in (0, 1) or bool(failed) != bool(done.returncode):
         raise SystemExit(done.stdout + done.stderr)
-    return done.returncode == 1
+    return ", ".join(failed)
 
 
 def main() -> None:
@@ -126,8 +160,8 @@ def main() -> None:
             raise SystemExit(f"{file} holds {text.count(old)} times: {old}")
         path.write_text(text.replace(old, new), encoding="utf-8")
         build(work, whole=False)
-        found = is_found(work)
-        print(f"{number}. {fault}: {'found' if found else 'NOT found'}", flush=True)
+        found = found_by(work, file)
+        print(f"{number}. {fault}: {f'found by {found}' if found else 'NOT found'}", flush=True)
         left += not found
         path.write_text(text, encoding="utf-8")
     build(work, whole=False)

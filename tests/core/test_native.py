@@ -91,6 +91,23 @@ def test_what_is_hidden_never_matters_and_what_is_seen_always_does(
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("T", [1, 20, 70])
+def test_what_pads_a_batch_never_matters(level: str, dtype: str, T: int) -> None:
+    kind = getattr(torch, dtype)
+    q, k, v = (torch.randn(4, 2, n, 16).to(kind) for n in (T, 70, 70))
+    stops = [1, 15, 32, 69]
+    beyond = (torch.arange(70) >= torch.tensor(stops)[:, None])[:, None, :, None]
+    clean, broken = (
+        [a.masked_fill(beyond, number) for a in (k, v)] for number in (0.0, float("nan"))
+    )
+    with at_level(level):
+        want = regard.attend(q, *clean, regard.lengths(stops), engine="native")
+        found = regard.attend(q, *broken, regard.lengths(stops), engine="native")
+    assert torch.equal(found, want)
+
+
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_infinite_and_huge_scores_are_the_formulas(level: str, dtype: torch.dtype) -> None:
     # The instructions that multiply bfloat16 take a denormal for 0.
