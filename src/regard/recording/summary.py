@@ -161,7 +161,11 @@ def summarise(
         layer.name,
         layer.kind,
         (B, H, T, S),
-        *kept,
+        entropy=kept[0],
+        received=kept[1],
+        top_keys=kept[2],
+        top_weights=kept[3],
+        image=kept[4],
         scores={
             role: np.array([[one[role] for one in sample] for sample in scored])
             for role in scored[0][0]
