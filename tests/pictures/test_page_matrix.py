@@ -65,7 +65,7 @@ def test_block_means_are_labelled_as_such(opened, long_text):
         _, number, told = said(page, "said")
         assert told == kind
         assert number == pytest.approx(wanted, abs=1e-4, rel=0.02)
-    assert "block mean of 8×8" in page.locator("#scale-says").inner_text()
+    assert "pooled: mean of 8×8" in page.locator("#scale-says").inner_text()
 
 
 def test_the_chosen_tokens_are_exact(opened, long_text):

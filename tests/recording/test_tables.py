@@ -189,7 +189,7 @@ def test_cross_attention_has_rows_and_no_tokens():
     q, k = random.standard_normal((1, 2, 5, 4)), random.standard_normal((1, 2, 9, 4))
     seen = Recording()
     seen.runs.append(Run(layers=[Layer("cross", q, k, None, None, kind="cross")]))
-    table = seen.table("links", tokens=["a"] * 5)
+    table = seen.table("links", tokens=["a"] * 5, least=0)
     assert [column.name for column in table.columns][-1] == "weight"
     assert len(table.arrays()["key"]) == 2 * 5 * 8
     assert seen.table("heads").arrays()["keys"].tolist() == [9, 9]

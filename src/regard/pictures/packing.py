@@ -47,6 +47,7 @@ LADDER = (
     Grain(fine=False, floor=0.15, image=192),
     Grain(fine=False, floor=0.25, image=192),
     Grain(fine=False, floor=0.4, image=160),
+    Grain(fine=False, floor=0.5, image=160),
     Grain(fine=False, floor=0.6, image=160),
     Grain(fine=False, floor=0.8, image=128),
     Grain(fine=False, floor=2, image=128),

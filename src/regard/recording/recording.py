@@ -282,7 +282,7 @@ class Recording(Answers):
 
         Args:
             name: ``"links"`` or ``"heads"``.
-            options: ``strongest`` (8) keys of each query, ``least`` (0) weight of a link;
+            options: ``strongest`` (8) keys of each query, ``least`` (0.01) weight of a link;
                 ``layers``, ``heads``, ``queries``, ``sample`` (0) to narrow it; ``tokens``, the
                 positions' names; ``separators``; ``progress``, called with (layers done, in all).
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from regard.recording.recording import Layer, Recording
 
 TABLES = ("links", "heads")
+LEAST = 0.01
+"""The least weight that is a link unless another is given: most of a long text's are next to 0."""
 
 LINKS = (
     Column("layer", "int32"),
@@ -51,7 +53,7 @@ def table(
     name: str,
     *,
     strongest: int = STRONGEST,
-    least: float = 0.0,
+    least: float = LEAST,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     queries: Sequence[int] | None = None,
