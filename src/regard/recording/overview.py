@@ -12,7 +12,8 @@ from regard._errors import ShapeError
 from regard.pictures.overview import HeadView, Overview
 from regard.recording.chosen import CHOSEN
 from regard.recording.recording import Layer, Recording
-from regard.recording.summary import PIXELS, LayerStatistics, in_numpy, summarise
+from regard.recording.roles import in_numpy
+from regard.recording.summary import PIXELS, LayerStatistics, summarise
 
 
 def overview_of(

@@ -132,9 +132,16 @@ def strip_of(W: Weights, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], 
     weights = W[..., rows, :]
     call = W._call.of_rows(rows)
     seen = call.seen(call.frame)
-    there = True if seen is None else np.asarray(seen.cpu())
-    w = np.asarray(weights.cpu(), np.float64)
+    there = True if seen is None else in_numpy(seen)
+    w = in_numpy(weights).astype(np.float64)
     return w, np.broadcast_to(there, w.shape)
+
+
+def in_numpy(answer: Any) -> Any:
+    """The answer in NumPy's arrays."""
+    if isinstance(answer, tuple):
+        return tuple(in_numpy(one) for one in answer)
+    return np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer)
 
 
 def _earlier(

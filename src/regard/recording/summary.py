@@ -13,7 +13,7 @@ from regard.core.questions import by_distance, entropy, image, mass, received, t
 from regard.core.weights import Weights
 from regard.recording.diagnoses import Sign
 from regard.recording.recording import Layer
-from regard.recording.roles import patterns_of, role_of, scores_of
+from regard.recording.roles import in_numpy, patterns_of, role_of, scores_of
 
 PIXELS = 256
 """The largest side of a head's image."""
@@ -229,10 +229,3 @@ def _near(
         there = np.broadcast_to(distance == d, (lead[0], distance.shape[-1]))
         found[d] = (weight * there[:, None]).sum(-1)
     return found
-
-
-def in_numpy(answer: Any) -> Any:
-    """The answer in NumPy's arrays."""
-    if isinstance(answer, tuple):
-        return tuple(in_numpy(one) for one in answer)
-    return np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer)
