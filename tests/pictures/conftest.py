@@ -73,6 +73,10 @@ def view_of(p: Any, layer: int, head: int, role: str, block: int, chosen: Any) -
     )  # fmt: skip
 
 
+SHOWN = ("previous", "next", "first", "same", "separator", "broad", "none")
+"""The roles that the heads take in turn."""
+
+
 def make(
     tokens: tuple[str, ...] | int = SENTENCE,
     layers: int | tuple[int, ...] = 2,
@@ -95,7 +99,7 @@ def make(
     for layer in range(layers) if isinstance(layers, int) else layers:
         row = []
         for head in range(heads) if isinstance(heads, int) else heads:
-            role = ROLES[(3 * layer + head) % 7]
+            role = SHOWN[(3 * layer + head) % 7]
             if role == "next" and causal:
                 role = "none"
             p = weights(role, count, causal, random)
