@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from regard._errors import ValueRangeError
 
 if TYPE_CHECKING:
+    from regard.recording.answers.alignment import Word
     from regard.recording.answers.attribution import Attribution
     from regard.recording.answers.compare import Comparison
     from regard.recording.answers.flow import Flow
@@ -163,3 +164,14 @@ class Answers:
         from regard.recording.answers.attribution import attribution
 
         return attribution(self._own, of, targets, **options)
+
+    def align(self, pieces: Sequence[str], **options: Any) -> tuple[Word, ...]:
+        """When each word of a transcript is said, from a speech model's cross attention.
+
+        :func:`regard.recording.answers.alignment.align` gives the formula and the options.
+
+        Source: Radford et al. 2022 (Whisper).
+        """
+        from regard.recording.answers.alignment import align
+
+        return align(self._own, pieces, **options)
