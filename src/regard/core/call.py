@@ -236,7 +236,7 @@ def check(
     if bias is not None or sink is not None:
         return _checked(q, k, v, mask, bias, scale, softcap, sink, start, dropout)
     try:
-        form = (
+        form: tuple[Any, ...] = (
             *(type(q), q.shape, q.dtype, q.device, type(k), k.shape, k.dtype, k.device),
             None if v is None else (type(v), v.shape, v.dtype, v.device),
             *(mask, scale, type(scale), softcap, type(softcap), dropout, type(dropout), start),
