@@ -9,14 +9,22 @@
 
 namespace regard {
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool KEEPS = false;  // so that what lies after the last byte is nobody's
+constexpr size_t PAGE = 64;
+#else
+constexpr bool KEEPS = true;
+constexpr size_t PAGE = 4096;
+#endif
+
 // Memory that a Python thread keeps from call to call, so that small calls need not ask for any.
 class Arena {
  public:
   char* at_least(size_t bytes) {
-    if (bytes > size_) {
+    if (bytes > size_ || !KEEPS) {
       std::free(data_);
-      size_ = (bytes + 4095) / 4096 * 4096;
-      data_ = static_cast<char*>(std::aligned_alloc(4096, size_));
+      size_ = (bytes + PAGE - 1) / PAGE * PAGE;
+      data_ = static_cast<char*>(std::aligned_alloc(PAGE, size_));
       if (!data_) {
         size_ = 0;
         throw std::bad_alloc();

@@ -196,7 +196,7 @@ MUTANTS = {
     "autocast let in": (
         "core/test_graphs",
         "core/modes.py",
-        "return torch.autocast(kind, enabled=False)",
+        "return torch.autocast(array.device.type, enabled=False)",
         "return nullcontext()",
     ),
     "positions baked into the graph": (

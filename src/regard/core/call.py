@@ -35,8 +35,7 @@ R = TypeVar("R", bound=Rule)
 
 _KNOWN: dict[tuple[Any, ...], Call] = {}
 """Checked calls without their arrays, by all that the check depends on: a small call's time."""
-_MANY, _LONG = 64, 4096
-"""How many are kept, and of how many queries."""
+_MANY, _LONG = 64, 4096  # how many are kept, and of how many queries
 _STARTS = (int, type(None))
 
 
@@ -76,6 +75,11 @@ class Call:
         q, k = self.q.shape, self.k.shape
         return Sizes(tuple(q[:-3]), q[-3], k[-3], q[-2], k[-2], q[-1])
 
+    @cached_property
+    def notes(self) -> dict[Any, Any]:
+        """What an engine notes of calls of this form, for the next of them: never of its arrays."""
+        return {}
+
     @property
     def is_torch(self) -> bool:
         """Whether the arrays are torch tensors."""
@@ -107,16 +111,14 @@ class Call:
     @cached_property
     def differentiated(self) -> bool:
         """Whether torch may ask anything of the result: a gradient, a tangent, a mapped axis."""
-        if not self.is_torch:
+        torch: Any = sys.modules.get("torch")
+        if torch is None or not isinstance(self.q, torch.Tensor):
             return False
-        import torch
-
-        if torch._C._are_functorch_transforms_active():
+        mapped, graded = torch._C._are_functorch_transforms_active(), torch.is_grad_enabled()
+        if mapped or (graded and any(a.requires_grad for a in self.floats)):
             return True
-        if torch.is_grad_enabled() and any(a.requires_grad for a in self.floats):
-            return True
-        forward: Any = torch.autograd.forward_ad
-        return forward._current_level >= 0 and any(has_tangent(a) for a in self.floats)
+        dual: bool = torch.autograd.forward_ad._current_level >= 0
+        return dual and any(map(has_tangent, self.floats))
 
     def seen(self, frame: Frame) -> Array | None:
         """Which keys the queries of ``frame`` may attend to; None if all of them."""
@@ -234,21 +236,20 @@ def check(
     if bias is not None or sink is not None:
         return _checked(q, k, v, mask, bias, scale, softcap, sink, start, dropout)
     try:
-        form = (
-            *(None if a is None else (type(a), a.shape, a.dtype, a.device) for a in (q, k, v)),
-            *(mask, scale, type(scale), softcap, type(softcap), dropout, type(dropout)),
-            start,
+        form: tuple[Any, ...] = (
+            *(type(q), q.shape, q.dtype, q.device, type(k), k.shape, k.dtype, k.device),
+            None if v is None else (type(v), v.shape, v.dtype, v.device),
+            *(mask, scale, type(scale), softcap, type(softcap), dropout, type(dropout), start),
         )
         # Whatever stands for a number may be equal to it and yet be refused, as True is.
         known = _KNOWN.get(form) if type(start) in _STARTS else None
     except (AttributeError, TypeError):  # what is no array, or has no hash
         form, known = (), None
     if known is not None:
-        call: Call = object.__new__(Call)
-        call.__dict__.update(known.__dict__)
         if known.bare:
             q, k, v = (a if a is None else a[None, ...] for a in (q, k, v))
-        call.__dict__.update(q=q, k=k, v=v)
+        call: Call = object.__new__(Call)
+        call.__dict__.update(known.__dict__, q=q, k=k, v=v)
         return call
     call = _checked(q, k, v, mask, bias, scale, softcap, sink, start, dropout)
     rule = None if call.mask is None else flatten(call.mask)
@@ -257,7 +258,7 @@ def check(
         for oldest in list(_KNOWN)[: max(0, len(_KNOWN) + 1 - _MANY)]:  # other threads add too
             _KNOWN.pop(oldest, None)
         kept = replace(call, q=None, k=None, v=None)
-        kept.__dict__["sizes"] = call.sizes
+        kept.__dict__.update(sizes=call.sizes, notes=call.notes)
         _KNOWN[form] = kept
     return call
 

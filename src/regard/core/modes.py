@@ -44,11 +44,11 @@ def at_autocast_of(q: Array, v: Array) -> Array:
 
 
 def _autocasts(array: Any) -> bool:
-    if not is_torch(array) or array.is_meta:
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch._C._is_any_autocast_enabled():
         return False
-    import torch
-
-    return torch.is_autocast_enabled(array.device.type)
+    on: bool = is_torch(array) and not array.is_meta
+    return on and torch.is_autocast_enabled(array.device.type)
 
 
 def _cast(array: Any, dtype: Any) -> Any:
@@ -60,14 +60,11 @@ def _cast(array: Any, dtype: Any) -> Any:
 
 def exactly(array: Any) -> AbstractContextManager[Any]:
     """Inside, sums are made in the dtype that they are written in, whatever autocast asks."""
-    if not is_torch(array):
+    if not _autocasts(array):
         return _NOTHING
     import torch
 
-    kind = array.device.type
-    if not torch.is_autocast_enabled(kind):
-        return _NOTHING
-    return torch.autocast(kind, enabled=False)
+    return torch.autocast(array.device.type, enabled=False)
 
 
 def refuse_old_vmap(arrays: Iterable[Any]) -> None:

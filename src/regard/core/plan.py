@@ -50,8 +50,9 @@ def choose(call: Call, engine: str, want: Want) -> Plan:
         return Plan(engine, f"asked for by name; {ENGINES[engine].why}", {})
     refused: dict[str, str] = {}
     for name, module in ENGINES.items():
-        dislikes = getattr(module, "dislikes", None)
-        reason = module.refuses(call, want) or (dislikes(call) if dislikes else None)
+        reason = module.refuses(call, want)
+        if reason is None and (dislikes := getattr(module, "dislikes", None)):
+            reason = dislikes(call)
         if reason is None:
             return Plan(name, module.why, refused)
         refused[name] = reason

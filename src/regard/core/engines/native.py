@@ -52,10 +52,10 @@ def refuses(call: Call, want: str) -> str | None:
     """Why it cannot do the call; None if it can."""
     if _native is None:
         return f"it was not built when regard was installed ({_missing})"
-    q = call.q
-    if not (q.device.type == "cpu" if call.is_torch else isinstance(q, np.ndarray)):
+    q, v = call.q, call.v
+    if not (isinstance(q, np.ndarray) or (call.is_torch and q.device.type == "cpu")):
         return "it takes NumPy arrays and torch tensors on a CPU"
-    if max(a.shape[-1] for a in (q, call.v) if a is not None) > WIDEST:
+    if q.shape[-1] > WIDEST or (v is not None and v.shape[-1] > WIDEST):
         return f"it takes heads of width {WIDEST} at most"
     if len(call.sizes.lead) > AXES:
         return f"it takes {AXES} leading axes at most"
@@ -66,7 +66,7 @@ def refuses(call: Call, want: str) -> str | None:
 
 def dislikes(call: Call) -> str | None:
     """Why ``auto`` should rather take another engine, though this one could do the call."""
-    if call.differentiated and dtype_name(call.q) == "float64":
+    if dtype_name(call.q) == "float64" and call.differentiated:
         return "it computes gradients in float64 one row after another"
     return None
 
@@ -105,7 +105,7 @@ def set_threads(n: int | None) -> None:
 def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     """Every reducer's arrays; the output, lse or both where there are values."""
     wanted = [type(reducer) for reducer in reducers]
-    if not {Mixed, Lse}.issuperset(wanted) or Mixed not in wanted:
+    if wanted != [Mixed] and not {Mixed} <= {*wanted} <= {Mixed, Lse}:
         return _ask(call, reducers)
     output, lse = _answers(call, Mixed in wanted, wide(call) if Lse in wanted else None)
     both = {Mixed: output, Lse: lse}
@@ -166,20 +166,16 @@ def _calls(
     call: Call, output: Array | None, lse: Array | None
 ) -> Iterator[tuple[_Part, tuple[int, ...]]]:
     """The call in plain numbers, or where its mask must be evaluated, some rows of it at a time."""
-    sizes, (q, k) = call.sizes, map(_contiguous, (call.q, call.k))
+    q, k = _contiguous(call.q), _contiguous(call.k)
     v = None if call.v is None else _contiguous(call.v)
-    first = (CODES[dtype_name(q)], len(sizes.lead), *sizes.lead, sizes.H, sizes.G)
-    second = (sizes.S, sizes.D, 0 if v is None else v.shape[-1])
-    draws = (min(round(call.dropout * 2**32), 2**32 - 1), call.seed, sizes.T)
-    entries = prod(call.frame.sizes.lead)
     lse_code = 0 if lse is None else CODES[dtype_name(lse)]
     for rows, seen in _strips(call):
         begin = rows.start
         part = _Part(call, rows)
+        first, last = part.ends(seen)
         numbers = (
-            *(*first, rows.stop - begin, *second, *_place(q, begin), *_place(k), *_place(v)),
-            *(*_place(output, begin), lse_code, *_place(lse, begin), *part.sink(wide(call))),
-            *(*part.ranges(), *part.broadcast(seen), *draws, begin, entries, *part.biases()),
+            *(*first, *_place(q, begin), *_place(k), *_place(v), *_place(output, begin)),
+            *(lse_code, *_place(lse, begin), *last),
         )
         yield part, numbers
 
@@ -290,9 +286,10 @@ def _place(array: Array | None, row: int = 0) -> tuple[int, ...]:
     """Address and steps of an array that has all axes, from ``row`` on; 0 if there is none."""
     if array is None:
         return (0,)
-    steps = _steps(array)
-    begin = address(array)
-    return (begin + row * steps[-2] * array.itemsize if row else begin, *steps)
+    if row:
+        steps = _steps(array)
+        return (address(array) + row * steps[-2] * array.itemsize, *steps)
+    return (address(array), *_steps(array))
 
 
 def _strips(call: Call) -> Iterable[tuple[slice, Array | None]]:
@@ -327,6 +324,28 @@ class _Part:
     def __init__(self, call: Call, rows: slice) -> None:
         self.call, self.rows = call, rows
         self.alive: list[Any] = []
+
+    def ends(self, seen: Array | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What comes before the arrays' places and after them."""
+        call, rows = self.call, self.rows
+        arrays = (seen, call.sink, call.bias, call.frame.order)
+        if call.dropout or any(a is not None for a in arrays):
+            return self._ends(seen)
+        note = call.notes.get((rows.start, rows.stop))
+        if note is None:
+            note = call.notes[rows.start, rows.stop] = (self._ends(seen), self.alive)
+        ends: tuple[tuple[int, ...], tuple[int, ...]] = note[0]
+        return ends
+
+    def _ends(self, seen: Array | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        call, begin, sizes = self.call, self.rows.start, self.call.sizes
+        height, width = self.rows.stop - begin, 0 if call.v is None else call.v.shape[-1]
+        kind = (CODES[dtype_name(call.q)], len(sizes.lead), *sizes.lead)
+        draws = (min(round(call.dropout * 2**32), 2**32 - 1), call.seed, sizes.T)
+        return (*kind, sizes.H, sizes.G, height, sizes.S, sizes.D, width), (
+            *(*self.sink(wide(call)), *self.ranges(), *self.broadcast(seen), *draws, begin),
+            *(prod(call.frame.sizes.lead), *self.biases()),
+        )
 
     def factors(self) -> tuple[float, float, float]:
         """Scale, softcap or 0, and what dropout multiplies the weights by that it keeps."""
