@@ -77,7 +77,7 @@ _BY_NAME = {
 }  # fmt: skip
 
 
-def _laws(
+def _laws(  # noqa: PLR0912
     head: list[str], numbers: dict[int, tuple[Floats, Floats]], target: int
 ) -> Iterator[tuple[Floats, bool]]:
     """What a column may be, and whether its head or its digits leave no doubt."""

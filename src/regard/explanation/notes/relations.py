@@ -263,7 +263,7 @@ def _module(text: str) -> tuple[float, float]:
     """The parameters of the one module of PyTorch that a text names, with biases and without."""
     linear = re.findall(r"Linear\((?:in_features=)?(\d+), ?(?:out_features=)?(\d+)", text)
     heads = re.findall(r"MultiheadAttention\((?:embed_dim=)?(\d+)", text)
-    if len(linear) + len(heads) != 1 or re.search(r"四个|\bfour\b|\b4\b", text):
+    if len(linear) + len(heads) != 1 or re.search(r"四个|\bfour\b", text):
         return 0.0, 0.0
     if linear:
         a, b = map(float, linear[0])
