@@ -170,6 +170,8 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         if not in_words and statement:
             in_words = check_sentence(line, statement, names)
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
+        words_say = {v.values.get("right", "") for v in in_words} - {""}
+        equations = [v for v in equations if v.values.get("right", "") not in words_say]
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
         said += check_instances(line, rest, names)
         said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
