@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -29,7 +30,7 @@ from regard.explanation.notes.tables import check_rows, check_table
 
 __all__ = ["FactCheck", "fact_check"]
 
-FENCE = re.compile(r"^\s*(```+|~~~+)\s*([\w+-]*)")
+FENCE = re.compile(r"^\s*(```+|~~~+)\s*\{?\.?([\w+-]*)")
 ZERO = re.compile(
     r"\bmeans? (?:of )?(?:0|zero)|zero[- ]mean|E\([XY]\) ?= ?(?:E\([XY]\) ?= ?)?0"
     r"|均值(?:都|均|皆)?(?:为|是) ?0|零均值|期望(?:都|均)?(?:为|是) ?0",
@@ -50,7 +51,7 @@ ASKING = re.compile(
 )
 """What a question has beside its subject."""
 TAKEN_BACK = re.compile(
-    r"^\W*(?:(?:but |and )?(?:that|this|it|which) (?:is|was|turns out to be)"
+    r"^\W*[(（]\s*[×✗✘]\s*[)）]|^\W*(?:(?:but |and )?(?:that|this|it|which) (?:is|was|turns out to be)"
     r" (?:wrong|false|not|incorrect|a mistake|a myth)|(?:wrong|false|not so|nope?)\b|no[,!.:]"
     r"|(?:but |and )?(?:it|that|this|they) (?:does|do|is|are|was|were)(?: not|n't)\b"
     r"|这(?:是|种说法是)?(?:错|不对|不正确)|(?:其实|事实上)[，,]?(?:并)?(?:不|错)|错[！。!了误]|并非如此|不对)",
@@ -99,7 +100,8 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             place = end
         else:
             text, end = _whole(lines, place)
-            verdicts += _prose(place + 1, text, names)
+            said = _prose(place + 1, text, names)
+            verdicts += _at_their_lines(said, place + 1, lines[place:end])
             place = end
     return verdicts
 
@@ -124,6 +126,20 @@ def _whole(lines: list[str], place: int) -> tuple[str, int]:
         text += " " + lines[end].strip()
         end += 1
     return text, end
+
+
+def _at_their_lines(said: list[Verdict], first: int, lines: list[str]) -> list[Verdict]:
+    """Verdicts of a formula that is written over several lines, each where its value stands."""
+    if len(lines) == 1:
+        return said
+    spelled = [re.sub(r"\s", "", plain(line)) for line in lines]
+    found = []
+    for verdict in said:
+        value = re.sub(r"\s", "", plain(verdict.claim.rpartition("=")[2]))
+        places = [i for i, line in enumerate(spelled) if value and value in line]
+        line = first + places[0] if len(places) == 1 else verdict.line
+        found.append(replace(verdict, line=line))
+    return found
 
 
 def _prose(line: int, text: str, names: Names) -> list[Verdict]:
@@ -154,6 +170,8 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         if not in_words and statement:
             in_words = check_sentence(line, statement, names)
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
+        words_say = {v.values.get("right", "") for v in in_words} - {""}
+        equations = [v for v in equations if v.values.get("right", "") not in words_say]
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
         said += check_instances(line, rest, names)
         said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
@@ -177,6 +195,8 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         if len(rest) > 8:
             names.recent = [*names.recent[-3:], with_sizes(rest)]
             names.lengths = [*lengths_of(names.recent[-1]), *names.lengths][:6]
+        if re.search(r"(?:dim|axis) ?= ?(?:0|-2)", before):  # of the wrong axis, and said to be so
+            said = [verdict for verdict in said if verdict.key != "note.axis"]
         if TAKEN_BACK.search(after):
             said = [verdict for verdict in said if verdict.status != "wrong"]
         found += said

@@ -19,6 +19,7 @@ from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import plain_code
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.grids import Grid, grids, remember
+from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.parsing import NotUnderstood, parsed
 from regard.explanation.notes.tables import check_block
 from regard.explanation.sheet import Floats
@@ -131,6 +132,9 @@ def check_output(
     bare: list[tuple[int, str]] = []
     for chunk in chunks:
         said = _placed(check_line(chunk.line, chunk.text, names), chunk)
+        places = chunk.rows or (chunk.line,)
+        if not said:
+            said = [v for place in places for v in check_lists(place, lines[place - first], names)]
         found += said
         if not said:
             # Only the rows of an array that is printed whole are told by what they are.
@@ -274,6 +278,7 @@ def _statement(statement: Statement, names: Names) -> list[Verdict]:
     bare, _, comment = statement.text.partition("#")
     bare = bare.strip().rstrip(";")
     printed = _print(bare)
+    bare = re.sub(r"^([A-Za-z_]\w*)\s*([-+*/])=\s*(.+)$", r"\1 = \1 \2 (\3)", bare)
     if printed:  # in brackets, for a name that is printed is not being defined
         bare = f"({printed})"
     comment = _array(re.sub(r"^\s*(?:->|=>|=|→)\s*", "", comment)) or comment

@@ -77,7 +77,7 @@ _BY_NAME = {
 }  # fmt: skip
 
 
-def _laws(
+def _laws(  # noqa: PLR0912
     head: list[str], numbers: dict[int, tuple[Floats, Floats]], target: int
 ) -> Iterator[tuple[Floats, bool]]:
     """What a column may be, and whether its head or its digits leave no doubt."""
@@ -112,6 +112,11 @@ def _laws(
                 factor = _nice(float(np.median(claimed / x**power)))
                 if factor:
                     yield factor * x**power, power in (1.0, 2.0) and _long(claimed)
+        for three in combinations(others, 3):
+            right = np.prod([numbers[column][0] for column in three], axis=0)
+            factor = _nice(float(np.median(claimed / right)))
+            if factor and np.isfinite(right).all():
+                yield factor * right, _long(claimed)
         for a, b in combinations(others, 2):
             for first, second in permutations((a, b)):
                 x, y = numbers[first][0], numbers[second][0]

@@ -131,10 +131,12 @@ def heads(match: re.Match[str], text: str, names: Names) -> Found | None:
     )
     widths = list(
         re.finditer(
-            r"(?:\bwidth|\bd(?:_?model)?\b|dimension\w*|宽度?|维度)\s*(?:=|of|is|为|是)?\s*(\d+)|(\d+)[- ](?:wide|dimensional|dim\b)|(\d+)\s*(?:维|dimensions)(?=[^，。,.]{0,12}(?:[分拆切]|split|divided))",
+            r"(?:\bwidth|\bd(?:_?model)?\b|embed_dim|hidden_size|n_embd|dimension\w*|宽度?|维度)\s*(?:=|of|is|为|是)?\s*(\d+)|(\d+)[- ](?:wide|dimensional|dim\b)|(\d+)\s*(?:维|dimensions)(?=[^，。,.]{0,12}(?:[分拆切]|split|divided))",
             text, re.I,
         )
     )  # fmt: skip
+    said = next(i for i, group in enumerate(match.groups(), 1) if group)
+    widths = [each for each in widths if not each.start() <= match.start(said) < each.end()]
     names.whole = widths[-1] if widths else names.whole
     widths = widths or ([names.whole] if names.whole else [])
     before = [

@@ -28,6 +28,7 @@ def split_shape(text: str) -> Shape:
 
 
 def compared(line: int, said: str, claimed: Shape, shape: Shape, names: Names) -> Verdict | None:
+    """What is said of a claimed shape; None where a letter of it is not known."""
     if len(claimed) != len(shape):
         if all(each.isdigit() for each in claimed) and all(each.isdigit() for each in shape):
             return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape)})
@@ -68,7 +69,7 @@ _ASKED = re.compile(
 
 def check_told_shapes(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each shape that is told of scores and outputs, where those of Q, K and V were."""
-    text = re.sub(r"\s*\(T\)|\^\s*top\b|\^\s*T\b", "^T", plain(re.sub(r"[`$]|\*\*", "", sentence)))
+    text = re.sub(r"\s*\(T\)|\^\s*top\b|\^\s*T\b", "^T", plain(re.sub(r"[`$]", "", sentence)))
     text = re.sub(r"\\?mathbb\s*\{?\s*R\s*\}?", "R", text).replace("\\", " ")
     said = sentence.strip()
     found: list[Verdict] = []

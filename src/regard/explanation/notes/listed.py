@@ -43,7 +43,7 @@ _MOST = 40
 
 def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each list in ``sentence`` that follows from the lists before it."""
-    text = plain(re.sub(r"\*\*|[`$]", "", sentence)).replace("\\", " ")
+    text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", " ")
     found: list[Verdict] = []
     silent = DENIED.search(text) or NOT.search(text)
     for start, claimed, units, said in _lists(text):

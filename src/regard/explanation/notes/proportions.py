@@ -31,7 +31,7 @@ _ONE = {
 
 def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each amount that is told by the amount before it."""
-    said = re.sub(r"\*\*|[`$]", "", sentence).strip()
+    said = re.sub(r"[`$]", "", sentence).strip()
     text = plain(re.sub(r"(\d)\s*([KMGT]i?B\b|bytes?\b|字节)", r"\1 _\2", said)).replace(" _", " ")
     found: list[Verdict] = []
     last: Amount | None = names.measured
@@ -65,7 +65,7 @@ _SAME = re.compile(
 
 
 def _units(line: int, said: str, text: str) -> list[Verdict]:
-    """ "1 KiB is 1024 bytes"."""
+    """Units as they are told: 1 KiB is 1024 bytes."""
     found = []
     for match in _SAME.finditer(text):
         one, other = (

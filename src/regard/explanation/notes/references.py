@@ -40,7 +40,7 @@ _PARTS = {"quarter": 0.25, "a third": 1 / 3, "四分之一": 0.25, "三分之一
 
 def check_reference(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict on how many times as much something is, or how much it is in other bytes."""
-    said = re.sub(r"\*\*|[`$]", "", sentence).strip()
+    said = re.sub(r"[`$]", "", sentence).strip()
     text = with_sizes(said)
     found = _times(line, said, text, names) or _bytes(line, said, text, names)
     return [found] if found else []

@@ -131,8 +131,11 @@ _COMMA = re.compile(r"[,，;；:：](?!\d)")
 
 def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each size in ``sentence`` that follows from others."""
-    said = re.sub(r"\*\*|[`$]", "", sentence).strip()
+    said = re.sub(r"[`$]", "", sentence).strip()
     text = plain(re.sub(r"(\d)\s*([KMGT]i?B\b|bytes?\b|字节)", r"\1 _\2", said)).replace(" _", " ")
+    text = re.sub(
+        r"the square root of (\d+)|(\d+)\s*的平方根", lambda m: f"sqrt({m[1] or m[2]})", text
+    )
     told: dict[str, Amount] = {}
     found: list[Verdict] = []
     text = re.sub(
@@ -183,7 +186,8 @@ def _judge(
             continue
         if not _speaks(relation, text, claim):
             continue
-        sizes = _with_derived({**known, name: amount.value}, text, told)
+        sizes = {**known, name: amount.value, "fresh each": names.fresh.get("each", 0.0)}
+        sizes = _with_derived(sizes, text, told)
         if not all(sizes.get(given) for given in relation.given):
             continue
         near = all(
@@ -246,8 +250,8 @@ def _with_derived(
     ):
         role = next((each for each in roles if each in told), "")
         sizes[name] = told[role].value if role else 0.0
-    if not sizes["_head"] and not sizes.get("heads"):
-        sizes["_head"] = sizes.get("each", 0.0)
+    if not sizes["_head"]:
+        sizes["_head"] = sizes.get("fresh each", 0.0)
     if width := _number_width(text):
         sizes["_width_of_number"] = sizes["width of a number"] = width
     elif "width of a number" in sizes:
@@ -259,7 +263,7 @@ def _module(text: str) -> tuple[float, float]:
     """The parameters of the one module of PyTorch that a text names, with biases and without."""
     linear = re.findall(r"Linear\((?:in_features=)?(\d+), ?(?:out_features=)?(\d+)", text)
     heads = re.findall(r"MultiheadAttention\((?:embed_dim=)?(\d+)", text)
-    if len(linear) + len(heads) != 1 or re.search(r"四个|\bfour\b|\b4\b", text):
+    if len(linear) + len(heads) != 1 or re.search(r"四个|\bfour\b", text):
         return 0.0, 0.0
     if linear:
         a, b = map(float, linear[0])

@@ -55,7 +55,9 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
     for right, key, values in (*_by_fact(simple, context), *_by_rule(simple, names)):
         if (right, key) in seen and key != "note.wrong":
             continue
-        if not right and any(values["right"] == one.values.get("right") for one in verdicts):
+        if not right and any(
+            one.status == "wrong" and values["right"] == one.values.get("right") for one in verdicts
+        ):
             continue
         status: Status = "right" if right else "wrong"
         seen.add((right, key))

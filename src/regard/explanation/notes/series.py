@@ -42,7 +42,7 @@ _SERIES: Sequence[tuple[str, str, Callable[[int], Floats]]] = (
 
 def check_series(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict on the members of a series that a sentence lists."""
-    said = re.sub(r"\*\*|[`$]", "", sentence).strip()
+    said = re.sub(r"[`$]", "", sentence).strip()
     text = plain(said).replace("\\ldots", "...").replace("\\dots", "...")
     if DENIED.search(text):
         return []

@@ -34,7 +34,7 @@ ROLES = {
     ),
     "vocabulary": _role(r"vocabulary(?: size)?|vocab(?:_size)?|词表(?:大小)?|词汇表(?:大小)?", r"(?:words|tokens|entries|subwords) in the vocabulary|个?词的词表"),
     "width": _role(
-        r"\bd(?:_?model)?|\b(?:width|dimension(?:ality)?|hidden size|embedding size|d_model)|(?:宽度?|维度|维数)",
+        r"\bd(?:_?model)?|\b(?:embed_dim|hidden_size|n_embd|width|dimension(?:ality)?|hidden size|embedding size|d_model)|(?:宽度?|维度|维数)",
         r"[- ]?(?:dimension(?:al|s)?|dims?|wide)\b|[- ](?:numbers|components) (?:wide|long)|维",
     ),
     "inner": _role(r"(?:inner|hidden) (?:width|size|dimension)|d_?ff|中间(?:层|维度|宽度)", ""),
@@ -85,6 +85,9 @@ def role(amount: Amount, text: str) -> str:
         return ""
     if (vocabulary := ROLES["vocabulary"][0]) and vocabulary.search(before[-70:]):
         return "vocabulary"
+    of_head = ROLES["each"][0]
+    if of_head and of_head.search(before[-70:]) and re.match(r"[- ]?(?:wide|dim)|\s*维", after):
+        return "each"
     for name, (_, pattern) in ROLES.items():
         if pattern and pattern.match(after) and not (name == "each" and amount.value < 1):
             return name

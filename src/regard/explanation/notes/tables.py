@@ -78,6 +78,7 @@ def _from(x: Floats) -> Iterator[Floats]:
         yield from weights
         yield from weights @ x
     yield from x
+    yield from np.asarray(formula.normalise(x)[0])
 
 
 def check_block(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
