@@ -16,9 +16,11 @@ from transformers import LlamaConfig, LlamaModel
 
 import regard
 from regard._errors import KindError, UserError, ValueRangeError
+from regard.recording import keeping
 from regard.recording.chosen import choose
 from regard.recording.overview import overview_of
 from regard.recording.recording import Layer, Recording, Run
+from regard.recording.summary import give_back
 from small import GROUPED
 
 IDS = torch.arange(24).reshape(2, 12)
@@ -229,3 +231,14 @@ def test_keep_must_be_such_a_value():
         regard.watch(llama(), keep="statistics"),  # type: ignore[arg-type]
     ):
         pass
+
+
+@pytest.mark.parametrize(("long", "times"), [(12, 2), (13, 0)])
+def test_a_long_layer_gives_free_memory_back(
+    long: int, times: int, monkeypatch: pytest.MonkeyPatch
+):
+    given: list[None] = []
+    monkeypatch.setattr(keeping, "LONG", long)
+    monkeypatch.setattr(keeping, "give_back", lambda: given.append(give_back()))
+    watched(llama(), regard.Statistics())
+    assert len(given) == times

@@ -18,7 +18,7 @@ from regard._shapes import count
 from regard.recording.container import raw
 from regard.recording.diagnoses import signs_of
 from regard.recording.recording import Layer, Run
-from regard.recording.summary import PIXELS, STRONGEST, summarise
+from regard.recording.summary import LONG, PIXELS, STRONGEST, give_back, summarise
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -155,6 +155,8 @@ class Statistics(Keep):
                 chosen=self.chosen,
             )
             run.statistics.append(replace(found, signs=tuple(signs_of(layer, run))))
+            if layer.q.shape[-2] >= LONG:
+                give_back()
 
 
 def _takes(chosen: Chosen, layer: Layer, number: int) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import mmap
+import ctypes
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,8 @@ from regard.recording.roles import in_numpy, patterns_of, role_of, scores_of
 
 PIXELS = 256
 """The largest side of a head's image."""
+LONG = 4096
+"""Queries of a layer from which it leaves so much free memory that it is given back."""
 STRONGEST = 8
 """How many keys of each query are told apart."""
 LOCAL = 8
@@ -146,26 +149,19 @@ def summarise(
         ]
         for b in range(B)
     ]
-    empty = np.zeros((B, H, T, 0))
-    weights, keys = top[0] if top else (empty, empty)
-    kept = _apart(
-        [
-            spread.astype(np.float32, copy=False),
-            got.astype(np.float32, copy=False),
-            keys.astype(np.int32, copy=False),
-            weights.astype(np.float32, copy=False),
-            picture.astype(np.float32, copy=False),
-        ]
-    )
     return LayerStatistics(
-        layer.name,
-        layer.kind,
-        (B, H, T, S),
-        entropy=kept[0],
-        received=kept[1],
-        top_keys=kept[2],
-        top_weights=kept[3],
-        image=kept[4],
+        name=layer.name,
+        kind=layer.kind,
+        shape=(B, H, T, S),
+        entropy=spread.astype(np.float32, copy=False),
+        received=got.astype(np.float32, copy=False),
+        top_keys=top[0][1].astype(np.int32, copy=False)
+        if top
+        else np.zeros((B, H, T, 0), np.int32),
+        top_weights=top[0][0].astype(np.float32, copy=False)
+        if top
+        else np.zeros((B, H, T, 0), np.float32),
+        image=picture.astype(np.float32),
         scores={
             role: np.array([[one[role] for one in sample] for sample in scored])
             for role in scored[0][0]
@@ -204,20 +200,15 @@ def _seers(W: Weights) -> NDArray[np.int64]:
     return found.cumsum(-1)[:, :S]
 
 
-def _apart(arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Copies of ``arrays`` in memory that is not the heap's.
+def give_back() -> None:
+    """Give what is free in the heap back to the system, where that can be asked for (glibc).
 
-    What stays of each layer would lie in the gaps that large activations left there and come back
-    to: these would then find none, and the heap would grow by much more than what is kept.
+    The little that is kept of each layer lies between what the model asks for and lets go of, so
+    the next layer's activations find no room as large and the heap would grow by them every time.
     """
-    place = mmap.mmap(-1, max(1, sum(array.nbytes for array in arrays)))
-    found, at = [], 0
-    for array in arrays:
-        copy = np.ndarray(array.shape, array.dtype, place, at)
-        copy[...] = array
-        found.append(copy)
-        at += array.nbytes
-    return found
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _near(
