@@ -11,7 +11,7 @@ import regard
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
-VOCABULARY, LENGTH, WIDTH, HEADS = 32, 32, 64, 4
+VOCABULARY, LENGTH, WIDTH, HEADS = 32, 32, 64, 2
 
 
 class Block(torch.nn.Module):

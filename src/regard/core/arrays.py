@@ -47,3 +47,37 @@ def address(array: Array) -> int:
     else:
         at = array.data_ptr()
     return at or 64  # 0 would mean that there is no such array
+
+
+def empty(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Room for numbers in NumPy's or torch's memory, of ``like``'s library and device."""
+    return (
+        np.empty(shape, dtype)
+        if isinstance(like, np.ndarray)
+        else like.new_empty(shape, dtype=dtype)
+    )
+
+
+def contiguous(array: Array) -> Array:
+    """``array``, or a copy if its last axis is not contiguous."""
+    if isinstance(array, np.ndarray):
+        near = array.strides[-1] == array.itemsize or array.shape[-1] < 2
+        return array if near else np.ascontiguousarray(array)
+    return array if array.stride(-1) == 1 or array.shape[-1] < 2 else array.contiguous()
+
+
+def strides(array: Array) -> tuple[int, ...]:
+    """The strides in items."""
+    if isinstance(array, np.ndarray):
+        return tuple(n // array.itemsize for n in array.strides)
+    return array.stride()  # type: ignore[no-any-return]
+
+
+def place(array: Array | None, row: int = 0) -> tuple[int, ...]:
+    """Address and steps of an array that has all axes, from ``row`` on; 0 if there is none."""
+    if array is None:
+        return (0,)
+    if row:
+        steps = strides(array)
+        return (address(array) + row * steps[-2] * array.itemsize, *steps)
+    return (address(array), *strides(array))

@@ -108,9 +108,9 @@ class Call:
         """The same of v."""
         return not self.careful and (self.v is None or all_finite(self.v))
 
-    @cached_property
+    @property
     def differentiated(self) -> bool:
-        """Whether torch may ask anything of the result: a gradient, a tangent, a mapped axis."""
+        """Whether torch may ask anything of a result made now: a gradient, tangent, mapped axis."""
         torch: Any = sys.modules.get("torch")
         if torch is None or not isinstance(self.q, torch.Tensor):
             return False

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from regard._shapes import Array, count, dtype_name
-from regard.core.arrays import accumulator, address
+from regard.core.arrays import accumulator, address, contiguous, empty, place, strides
 from regard.core.asked import ANSWERED, MOST, Answers
 from regard.core.call import Call
 from regard.core.learned import Learned, line_of, parts_of, wide
@@ -120,8 +120,8 @@ def remember(call: Call) -> tuple[Array, Array]:
 def _answers(call: Call, mixed: bool, lse_dtype: Any) -> tuple[Any, Any]:
     q, v = call.q, call.v
     assert v is not None, "only weights come without values"
-    output = _empty(q, (*q.shape[:-1], v.shape[-1]), q.dtype) if mixed else None
-    lse = None if lse_dtype is None else _empty(q, (*q.shape[:-1], 1), lse_dtype)
+    output = empty(q, (*q.shape[:-1], v.shape[-1]), q.dtype) if mixed else None
+    lse = None if lse_dtype is None else empty(q, (*q.shape[:-1], 1), lse_dtype)
     for part, numbers in _calls(call, output, lse):
         _native.attend(numbers, *part.factors())
     return output, None if lse is None else lse[..., 0]
@@ -138,7 +138,7 @@ def vjp(
     if 0 in (*call.q.shape, *call.k.shape, found[0].shape[-1]):
         return None
     output, lse = found[0], found[1][..., None]
-    upon = (_contiguous(along[0]), along[1][..., None] if len(along) > 1 else None)
+    upon = (contiguous(along[0]), along[1][..., None] if len(along) > 1 else None)
     learned = Learned(call, wanted[3:], _fresh)
     plain = dtype_name(call.q) == "float64"  # which adds to what is there
     sums: list[Array] = []
@@ -150,8 +150,8 @@ def vjp(
         )
         dtype = CODES[dtype_name(next((a for a in (q, k, v) if a is not None), call.q))]
         more = (
-            *(*_place(upon[0], begin), *_place(upon[1], begin), dtype, *_place(q, begin)),
-            *(*_place(k), *_place(v), *learned.numbers(part)),
+            *(*place(upon[0], begin), *place(upon[1], begin), dtype, *place(q, begin)),
+            *(*place(k), *place(v), *learned.numbers(part)),
         )
         if not _native.gradients((*numbers, *more), *part.factors()):
             return None
@@ -166,16 +166,16 @@ def _calls(
     call: Call, output: Array | None, lse: Array | None
 ) -> Iterator[tuple[_Part, tuple[int, ...]]]:
     """The call in plain numbers, or where its mask must be evaluated, some rows of it at a time."""
-    q, k = _contiguous(call.q), _contiguous(call.k)
-    v = None if call.v is None else _contiguous(call.v)
+    q, k = contiguous(call.q), contiguous(call.k)
+    v = None if call.v is None else contiguous(call.v)
     lse_code = 0 if lse is None else CODES[dtype_name(lse)]
     for rows, seen in _strips(call):
         begin = rows.start
         part = _Part(call, rows)
         first, last = part.ends(seen)
         numbers = (
-            *(*first, *_place(q, begin), *_place(k), *_place(v), *_place(output, begin)),
-            *(lse_code, *_place(lse, begin), *last),
+            *(*first, *place(q, begin), *place(k), *place(v), *place(output, begin)),
+            *(lse_code, *place(lse, begin), *last),
         )
         yield part, numbers
 
@@ -244,52 +244,19 @@ def newest(
     dtype = dtype_name(q)
     if _native is None or q.device.type != "cpu" or dtype not in CODES or D > WIDEST:
         return None
-    q, k = _contiguous(q), _contiguous(k)
+    q, k = contiguous(q), contiguous(k)
     wide = torch.float64 if dtype == "float64" else torch.float32
     weights = torch.empty((B, H, T, n), dtype=wide)
     keys = torch.empty((B, H, T, n), dtype=torch.int64)
     numbers = (
         *(CODES[dtype], 1, B, H, G, T, S, D, 0),
-        *(*_place(q), *_place(k), 0, 0, 0, 0),  # neither values nor output nor lse
+        *(*place(q), *place(k), 0, 0, 0, 0),  # neither values nor output nor lse
         *(0, 0, 0, 0, 0, 0, T, 0, B, 0),  # no sink, range, mask, dropout or bias
     )
     to = address(received), received.stride(1)
     asked = (0, 0, *to, 0, 1, n, address(weights), address(keys), 0, 0, 0)
     _native.ask(numbers, asked, 1 / sqrt(D) if scale is None else scale, softcap or 0.0)
     return weights, keys
-
-
-def _empty(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    return (
-        np.empty(shape, dtype)
-        if isinstance(like, np.ndarray)
-        else like.new_empty(shape, dtype=dtype)
-    )
-
-
-def _contiguous(array: Array) -> Array:
-    """``array``, or a copy if its last axis is not contiguous."""
-    if isinstance(array, np.ndarray):
-        near = array.strides[-1] == array.itemsize or array.shape[-1] < 2
-        return array if near else np.ascontiguousarray(array)
-    return array if array.stride(-1) == 1 or array.shape[-1] < 2 else array.contiguous()
-
-
-def _steps(array: Array) -> tuple[int, ...]:
-    """The strides in items."""
-    if isinstance(array, np.ndarray):
-        return tuple(n // array.itemsize for n in array.strides)
-    return array.stride()  # type: ignore[no-any-return]
-
-
-def _place(array: Array | None, row: int = 0) -> tuple[int, ...]:
-    """Address and steps of an array that has all axes, from ``row`` on; 0 if there is none."""
-    if array is None:
-        return (0,)
-    if row:
-        steps = _steps(array)
-        return (address(array) + row * steps[-2] * array.itemsize, *steps)
-    return (address(array), *_steps(array))
 
 
 def _strips(call: Call) -> Iterable[tuple[slice, Array | None]]:
@@ -356,7 +323,7 @@ class _Part:
         if array is None:
             return (0,)
         self.alive.append(array)
-        steps = [0 if n == 1 else s for n, s in zip(array.shape, _steps(array), strict=True)]
+        steps = [0 if n == 1 else s for n, s in zip(array.shape, strides(array), strict=True)]
         begin = address(array) + (self.rows.start * steps[-2] * array.itemsize if rows else 0)
         return (begin, *[0] * (len(self.call.sizes.lead) + 3 - len(steps)), *steps)
 
@@ -393,7 +360,7 @@ class _Part:
                 found += [code, *self.broadcast(array, rows=array.shape[-2] > 1)]
             elif self.call.frame.order is not None:
                 frame = self.call.frame.cut(self.rows, self.call.frame.keys)
-                array = _contiguous(part.over(frame, accumulator(frame.xp, self.call.q)))
+                array = contiguous(part.over(frame, accumulator(frame.xp, self.call.q)))
                 found += [CODES[dtype_name(array)], *self.broadcast(array)]
             else:
                 found += self._line(part)
@@ -402,7 +369,7 @@ class _Part:
     def _line(self, score: Score) -> list[int]:
         """A score of the distance alone: one line of numbers, read one further on for each row."""
         T, S = self.call.sizes.T, self.call.sizes.S
-        line = _contiguous(line_of(self.call, score))
+        line = contiguous(line_of(self.call, score))
         address, *steps = self.broadcast(line[..., None, :])
         if T + S > 2:
             steps[-2:] = [-1, 1]

@@ -113,7 +113,7 @@ FACTS = (
     Fact(
         "note.order", "O(n²d)", (_ATTENTION, r"cost|complex|memory|time|compute|grow|scale|FLOP|quick|计算|复杂|代价|成本|显存|内存|时间|增长"),
         r"\blinear(?:ly)?\b[^.。]{0,40}(?:length|tokens?|sequence|\bn\b|context|input|words)|(?:length|tokens?|sequence|\bn\b)[^.。]{0,20}\blinearly"
-        r"|\blinear (?:time|complexity|cost|memory)|线性(?:的)?(?:增长|复杂度|时间|关系|增加)|(?:成|呈)(?:线性|正比)|(?:长度|词元|序列)[^。，]{0,8}是?线性",
+        r"|\blinear (?:time|complexity|cost)|(?<!\bin )(?<!\bwith )\blinear memory|线性(?:的)?(?:增长|复杂度|时间|关系|增加)|(?:成|呈)(?:线性|正比)|(?:长度|词元|序列)[^。，]{0,8}是?线性",
         _OTHERS,
     ),
     *(
