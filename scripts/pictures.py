@@ -33,9 +33,14 @@ def silent(_key: str, **_values: Any) -> None:
     """A stage that nobody waits for."""
 
 
-def read(model: str, text: str) -> Any:
+def read(model: str, text: str | None) -> Any:
+    """The recording of a text, or of 64 random tokens twice, where only repetition can be seen."""
     loaded = load(model, silent)
-    ids = loaded.tokenizer(text, return_tensors="pt")["input_ids"]
+    if text is None:
+        torch.manual_seed(0)
+        ids = torch.randint(0, loaded.model.config.vocab_size, (1, 64)).repeat(1, 2)
+    else:
+        ids = loaded.tokenizer(text, return_tensors="pt")["input_ids"]
     with torch.no_grad(), regard.watch(loaded.model, loaded.tokenizer) as seen:
         loaded.model(input_ids=ids)
     return seen
@@ -100,7 +105,10 @@ def pictures(sound: Path | None) -> dict[str, tuple[Picture, str]]:
     chinese, long = read("smollm2", CHINESE), read("smollm2", LONG)
     eyes, image = sight()
     draw, it = seen.pictures, 8
+    twice = read("smollm2", None).pictures
     found: dict[str, tuple[Picture, str]] = {
+        "roles": (twice.heads(), "en"),
+        "induction": (twice.head(18, 6), "en"),
         "heads": (draw.heads(), "en"),
         "head": (draw.head(13, 8), "en"),
         "head-long": (long.pictures.head(13, 8), "en"),

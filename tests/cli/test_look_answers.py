@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -146,6 +147,8 @@ def test_a_recording_is_asked_as_far_as_it_can(look: Looked, tmp_path: Path) -> 
         (["--without", "0.9"], "has no head 9"),
         (["--find", "first", "--without", "0.0"], "--find and --without ask two things"),
         (["--statistics", "--compare", "it"], "--statistics keeps none"),
+        (["--compare", "it", "--generate", "2"], "not beside --generate"),
+        (["--find", "first", "--layer", "1"], "leave out --layer, or say what to draw with --to"),
     ],
 )
 def test_what_cannot_be_asked_names_the_remedy(look: Looked, args: list[str], says: str) -> None:
@@ -153,6 +156,21 @@ def test_what_cannot_be_asked_names_the_remedy(look: Looked, args: list[str], sa
     assert (refused.code, refused.out) == (2, "")
     assert says in refused.err
     assert any("\u4e00" <= letter <= "\u9fff" for letter in look(TEXT, *args, "--lang", "zh").err)
+
+
+def test_layers_without_attention_are_not_counted(look: Looked, monkeypatch: Any) -> None:
+    from regard.recording.subjects import Subject
+
+    whole = Subject.as_seen
+
+    def of_four(self: Subject, recording: Any) -> Subject:
+        return whole(replace(self, layers=4), recording)
+
+    monkeypatch.setattr(Subject, "as_seen", of_four)
+    refused = look(TEXT, "--without", "2.0")
+    assert (refused.code, "has no layer 2: its layers are 0 to 1" in refused.err) == (2, True)
+    seen = look(TEXT, "--layer", "1")
+    assert "attention was seen in 2 of 4 layers, which are counted: 0 = " in seen.err
 
 
 def test_roles_of_repeated_tokens_need_some(look: Looked) -> None:

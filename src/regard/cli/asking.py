@@ -67,6 +67,12 @@ def check_question(wish: Wish) -> None:
         raise UserError("look.needs-model", option=option, file=wish.given)
     if wish.other is not None and wish.source != "text":
         raise UserError("look.compare-text", option=f"--{wish.source}")
+    if wish.other is not None and wish.more:
+        raise UserError("look.compare-text", option="--generate")
+    narrow = {"--layer": wish.layers, "--head": wish.heads, "--query": wish.queries}
+    if not wish.paths and any(narrow.values()):
+        named = next(name for name, given in narrow.items() if given)
+        raise UserError("look.narrowed-question", option=option, narrow=named)
 
 
 def question_of(

@@ -131,8 +131,9 @@ def _show(wish: Wish, lang: Language) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with Stages(lang, model=wish.model) as stages:
         subject = _subject(wish, stages)
-        notes = [say(key, lang, **values) for key, values in subject.notes]
         recording = _recorded(wish, subject, stages)
+        subject = subject.as_seen(recording)
+        notes = [say(key, lang, **values) for key, values in subject.notes]
         question = question_of(wish, subject, stages, _positions, _counted)
         found: dict[str, Any] = {}
         if question is not None:
@@ -373,7 +374,7 @@ def _counted(key: str, number: int, count: int, model: str) -> int:
 def _positions(query: str, reading: "Reading", model: str) -> Sequence[int]:
     """The positions that ``query`` means: a whole number is one, a word is where it stands."""
     if query.removeprefix("-").isdecimal():
-        return [_counted("look.no-position", int(query), len(reading.ids), model)]
+        return [_counted("look.no-position", int(query), len(reading.tokens), model)]
     if found := reading.find(query):
         return found
     some = ", ".join(token.strip() or repr(token) for token in reading.tokens[:12])

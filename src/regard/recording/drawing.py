@@ -233,7 +233,9 @@ class Pictures:
         return self._seen[number]
 
     def _summed(self, number: int) -> LayerStatistics:
-        return summarise(self._seen[number], strongest=0, pixels=128)
+        layer = self._seen[number]
+        ids = self._seen.run.texts.get(layer.queries)
+        return summarise(layer, strongest=0, pixels=128, ids=ids)
 
     def _weights(self, layer: int) -> Any:
         return self._layer(layer).weights

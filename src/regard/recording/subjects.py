@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,16 @@ class Subject:
         run = recording.run
         T = len(self.reading.tokens)
         return recording if all(_sides(one) == (T, T) for one in run.layers) else None
+
+    def as_seen(self, recording: Recording) -> Subject:
+        """Itself, with as many layers as were seen: some models have layers without attention."""
+        run = self.square(recording).run
+        seen: Sequence[Layer | LayerStatistics] = run.layers or run.statistics
+        if len(seen) == self.layers:
+            return self
+        which = ", ".join(f"{n} = {one.name}" for n, one in enumerate(seen))
+        note = ("look.layers-seen", {"seen": len(seen), "layers": self.layers, "which": which})
+        return replace(self, layers=len(seen), notes=(*self.notes, note))
 
     def square(self, recording: Recording) -> Recording:
         """The layers that look from its positions at its positions, such as no cross attention."""

@@ -82,6 +82,7 @@ def table(
                     strongest=strongest if name == "links" else 1,
                     pixels=1,
                     separators=tuple(separators),
+                    ids=recording.run.texts.get(layer.queries),
                 )
             _check(layer, name, sample)
             shown = range(layer.heads) if heads is None else heads
