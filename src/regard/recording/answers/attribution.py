@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from regard._errors import KindError
 from regard.core.attention import attend
 from regard.recording.answers.rollout import one_of, within
+from regard.recording.answers.without import last_of, told_of
 from regard.recording.capture.replay import Called, Visitor, replay
-from regard.recording.recording import Layer, Recording
+from regard.recording.recording import Layer, Recording, Run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,7 +73,7 @@ def attribution(
     Args:
         seen: a recording of one forward pass whose model is still there.
         of: takes the model's output to y, one number; or (position, token), whose logit is y.  The
-            largest logit of the last position unless given.
+            largest logit of the last position that is no padding unless given.
         targets: N positions of queries whose links are wanted.
         sample: which of the batch.
         progress: called with (layers done, layers in all).
@@ -90,7 +91,7 @@ def attribution(
 
     output = replay(seen.run, found, gradients=True)
     with torch.inference_mode(False), torch.enable_grad():
-        y = _number(output, of, sample)
+        y = _number(output, of, sample, seen.run)
         if not found.of or not y.requires_grad:
             raise KindError(
                 "of must be a number that the model computes by attention, but no attention that "
@@ -121,7 +122,7 @@ class _Leaves(Visitor):
         return called.o + leaf
 
 
-def _number(output: Any, of: Of, sample: int) -> Any:
+def _number(output: Any, of: Of, sample: int, run: Run) -> Any:
     if callable(of):
         y = of(output)
         if not hasattr(y, "detach") or y.numel() != 1:
@@ -137,7 +138,8 @@ def _number(output: Any, of: Of, sample: int) -> Any:
             "attribution(of=lambda output: …)"
         )
     if of is None:
-        return logits[sample, -1].max()
+        real = told_of(run, *logits.shape[:2])
+        return logits[sample, -1 if real is None else last_of(real)[sample]].max()
     position, token = of
     return logits[sample, within(position, logits.shape[1]), token]
 

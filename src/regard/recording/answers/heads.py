@@ -13,7 +13,7 @@ from regard._errors import KindError, ShapeError, ValueRangeError
 from regard.recording.answers.written import dead_scores, written
 from regard.recording.reading import plain
 from regard.recording.recording import Layer, Recording
-from regard.recording.roles import BY_WEIGHT, FEW, role_of
+from regard.recording.roles import BY_WEIGHT, FEW, real_of, role_of
 from regard.recording.summary import LayerStatistics, summarise, tokens_of
 
 ROLES = (*BY_WEIGHT, "positional", "dead", "broad")
@@ -34,7 +34,7 @@ class Head:
     scores: dict[str, float]
     """Of each role; ``dead`` is missing where the model could not be run again."""
     entropy: float
-    """Mean over the queries, in nats."""
+    """Mean over the queries that are no padding, in nats."""
     distance: float
     """The mean of |i − j|, each pair counted by its weight."""
     local: float
@@ -110,8 +110,9 @@ def roles(
         layer = held[number]
         if isinstance(layer, Layer):
             ids = run.texts.get(layer.queries)
-            repeats |= _repeats(tokens_of(layer, ids), sample)
-            layer = summarise(layer, strongest=0, pixels=1, separators=marks, ids=ids)
+            real = real_of(layer, run)
+            repeats |= _repeats(tokens_of(layer, ids, real), sample)
+            layer = summarise(layer, strongest=0, pixels=1, separators=marks, ids=ids, real=real)
         else:
             repeats |= any(layer.scores[role].any() for role in REPEATED if role in layer.scores)
         found += _of(number, layer, lengths.get(number), sample)
@@ -127,6 +128,7 @@ def _of(
     scores = dict(layer.scores)
     if lengths is not None:
         scores["dead"] = dead_scores(lengths)
+    rows = slice(None) if layer.real is None else layer.real[sample]
     heads = []
     for h in range(layer.heads):
         mine = {role: float(of[sample, h]) for role, of in scores.items()}
@@ -137,7 +139,7 @@ def _of(
                 name=layer.name,
                 role=role_of(mine),
                 scores=mine,
-                entropy=float(layer.entropy[sample, h].mean()),
+                entropy=float(layer.entropy[sample, h][rows].mean()),
                 distance=_number(layer.distance, sample, h),
                 local=_number(layer.local, sample, h),
                 sinks=layer.sinks(h, sample),

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from regard.recording.answers.rollout import within
 from regard.recording.capture.replay import Called, Visitor, replay
-from regard.recording.recording import Recording
+from regard.recording.recording import Recording, Run
+from regard.recording.roles import real_of
 
 Progress = Callable[[int, int], None]
 
@@ -28,7 +29,7 @@ class Importance:
     norms: NDArray[np.float64]
     """(H, S) ‖f(x_j)‖"""
     received: NDArray[np.float64]
-    """(H, S) of each key, the sum over all queries of weight times norm."""
+    """(H, S) of each key, the sum over all queries but padding of weight times norm."""
     targets: NDArray[np.float64]
     """(H, N, S) weight times norm at the chosen queries."""
     projected: bool
@@ -69,17 +70,17 @@ def importance(
 
     Source: Kobayashi et al. 2020, section 3.
     """
-    found = _Weighed(len(seen.layers), targets, sample, progress)
+    found = _Weighed(seen.run, targets, sample, progress)
     replay(seen.run, found)
     return tuple(found.of)
 
 
 class _Weighed(Visitor):
     def __init__(
-        self, total: int, targets: Sequence[int], sample: int, progress: Progress | None
+        self, run: Run, targets: Sequence[int], sample: int, progress: Progress | None
     ) -> None:
         self.of: list[Importance] = []
-        self._targets, self._sample, self._total = targets, sample, total
+        self._run, self._targets, self._sample = run, targets, sample
         self._told = progress or (lambda done, total: None)
 
     def done(self, called: Called) -> None:
@@ -87,7 +88,8 @@ class _Weighed(Visitor):
         W, n = called.layer.weights, self._sample
         rows = np.array([within(t, W.shape[-2]) for t in self._targets], dtype=np.int64)
         norms = _norms(called, n)
-        got = np.asarray(W.received()[n].cpu(), np.float64)
+        real = real_of(called.layer, self._run)
+        got = np.asarray(W.received(None if real is None else real[n])[n].cpu(), np.float64)
         links = np.zeros((W.shape[-3], 0, W.shape[-1]))
         if len(rows):
             links = np.asarray(W[..., rows, :][n].cpu(), np.float64)
@@ -101,7 +103,7 @@ class _Weighed(Visitor):
                 called.projection is not None,
             )
         )
-        self._told(len(self.of), self._total)
+        self._told(len(self.of), len(self._run.layers))
 
 
 def _norms(called: Called, sample: int) -> NDArray[np.float64]:
