@@ -6,7 +6,7 @@ weight is a product of two vectors, dA_ij = dO_i · v_j.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from regard._errors import KindError
 from regard.core.attention import attend
+from regard.recording.answers.importance import Targets, check_targets, rows_of
 from regard.recording.answers.rollout import one_of, within
 from regard.recording.answers.without import last_of, told_of
 from regard.recording.capture.replay import Called, Visitor, replay
@@ -55,7 +56,7 @@ class Attribution:
 def attribution(
     seen: Recording,
     of: Of = None,
-    targets: Sequence[int] = (),
+    targets: Targets = (),
     *,
     sample: int = 0,
     progress: Callable[[int, int], None] | None = None,
@@ -74,7 +75,8 @@ def attribution(
         seen: a recording of one forward pass whose model is still there.
         of: takes the model's output to y, one number; or (position, token), whose logit is y.  The
             largest logit of the last position that is no padding unless given.
-        targets: N positions of queries whose links are wanted.
+        targets: N positions of queries whose links are wanted; of an encoder-decoder, those of the
+            encoder, or ``{"decoder_input_ids": [3]}``.
         sample: which of the batch.
         progress: called with (layers done, layers in all).
 
@@ -86,6 +88,7 @@ def attribution(
     Source: weight times gradient: Chefer, Gur and Wolf 2021 (CVPR), section 3.1; summed over a
     head: Michel, Levy and Neubig 2019, section 4.1.
     """
+    check_targets(seen.run, targets)
     found, told = _Leaves(), progress or (lambda done, total: None)
     import torch
 
@@ -102,7 +105,8 @@ def attribution(
     layers = []
     for done, ((called, _), dO) in enumerate(zip(found.of, gradients, strict=True)):
         told(done, len(leaves))
-        layers.append(_of_layer(called, dO, targets, sample))
+        rows = rows_of(called.layer, seen.run, targets)
+        layers.append(_of_layer(called, dO, rows, sample))
     told(len(leaves), len(leaves))
     return Attribution(float(y.detach()), tuple(layers))
 
@@ -144,9 +148,8 @@ def _number(output: Any, of: Of, sample: int, run: Run) -> Any:
     return logits[sample, within(position, logits.shape[1]), token]
 
 
-def _of_layer(called: Called, dO: Tensor, targets: Sequence[int], sample: int) -> LayerAttribution:
+def _of_layer(called: Called, dO: Tensor, rows: NDArray[np.int64], sample: int) -> LayerAttribution:
     layer, group = called.layer, called.layer.heads // called.v.shape[1]
-    rows = np.array([within(t, layer.q.shape[-2]) for t in targets], dtype=np.int64)
     v = called.v.repeat_interleave(group, 1)
     links = np.zeros((layer.heads, 0, v.shape[-2]))
     if len(rows):
