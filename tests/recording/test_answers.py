@@ -158,10 +158,59 @@ def test_only_shared_tokens_are_compared_and_the_rest_counts_as_changed() -> Non
     np.testing.assert_allclose(found.distance[0], want, atol=1e-12)
 
 
+def two_sided(source: list[int], text: list[int], seed: int) -> Recording:
+    """An encoder, a decoder and its look at the encoder."""
+    g = torch.Generator().manual_seed(seed)
+    sides = {"input_ids": source, "decoder_input_ids": text}
+
+    def layer(kind: str, queries: str, keys: str) -> Layer:
+        q, k = (
+            torch.randn(1, 2, len(sides[side]), 8, generator=g, dtype=torch.float64)
+            for side in (queries, keys)
+        )
+        return Layer(kind, q, k, None, None, {}, kind, queries, keys)
+
+    seen = Recording()
+    made = [
+        layer("encoder", "input_ids", "input_ids"),
+        layer("decoder", "decoder_input_ids", "decoder_input_ids"),
+        layer("cross", "decoder_input_ids", "input_ids"),
+    ]
+    texts = {name: np.array([ids]) for name, ids in sides.items()}
+    seen.runs.append(Run(layers=made, ids=texts["input_ids"], texts=texts))
+    return seen
+
+
+def test_an_encoder_and_its_decoder_share_their_own_tokens() -> None:
+    mine = two_sided([1, 2, 3, 4, 5, 6], [7, 8, 9], 0)
+    other = two_sided([1, 2, 0, 4, 5, 6], [8, 9], 1)
+    found = compare(mine, other)
+    source, text = ([0, 1, 3, 4, 5], [0, 1, 3, 4, 5]), ([1, 2], [0, 1])
+    for n, (rows, columns) in enumerate([(source, source), (text, text), (text, source)]):
+        a = dense(mine[n])[:, rows[0]][:, :, columns[0]]
+        b = dense(other[n])[:, rows[1]][:, :, columns[1]]
+        want = 0.5 * (np.abs(a - b).sum(-1) + (1 - a.sum(-1)) + (1 - b.sum(-1))).mean(-1)
+        np.testing.assert_allclose(found.distance[n], want, atol=1e-12)
+        np.testing.assert_allclose(found.image(n, 1), (b - a)[1], atol=1e-12)
+    unlike = compare(mine, two_sided([1, 2], [3, 4, 5], 1))
+    assert np.isnan(unlike.distance).tolist() == [[False] * 2, [True] * 2, [True] * 2]
+    assert [layer for layer, _, _ in unlike.most_changed()] == [0, 0]
+    with pytest.raises(regard.ShapeError, match="texts of cross share no token"):
+        unlike.image(2, 0)
+
+
+def test_padding_is_shared_by_no_texts() -> None:
+    mine, other = recording(layers(6), [1, 2, 3, 4, 0, 0]), recording(layers(5), [2, 3, 4, 0, 0])
+    for seen, real in ((mine, 4), (other, 3)):
+        hidden = np.arange(len(seen.tokens or [])) >= real
+        seen.run.expected.padding["input_ids"] = hidden[None]
+    assert compare(mine, other).queries == ((1, 0), (2, 1), (3, 2))
+
+
 def test_what_cannot_be_compared() -> None:
     with pytest.raises(regard.ShapeError, match="share no token"):
         compare(recording(layers(2), [1, 2]), recording(layers(2), [3, 4]))
     with pytest.raises(regard.ShapeError, match="equal heads"):
         compare(recording(layers(2)), recording(layers(2, count=3)))
-    with pytest.raises(regard.ShapeError, match="one has 2 queries and the other 3"):
+    with pytest.raises(regard.ShapeError, match="one recording has 2 and the other 3"):
         compare(recording(layers(2)), recording(layers(3)))

@@ -161,6 +161,39 @@ def test_what_cannot_be_found_says_why() -> None:
         recording(cross).roles()
 
 
+class Marks:
+    """A tokenizer whose token 0 is a full stop."""
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return ["." if i == 0 else f"w{i}" for i in ids]
+
+
+def test_separators_are_those_of_the_sample() -> None:
+    ids = np.tile(np.arange(1, 13), (2, 1))
+    ids[0, [0, 5]] = ids[1, [3, 9]] = 0
+    one = layer(12, regard.causal())
+    seen = recording(one, ids=ids)
+    with pytest.raises(regard.ValueRangeError, match=r"watch\(model, tokenizer\) finds them"):
+        seen.find("separator")
+    assert seen.find("separator", 1, separators=[4])[0].scores["separator"] > 0
+    seen.tokenizer = Marks()
+    w = one.weights.dense().numpy()
+    for sample, marks in ((0, [5]), (1, [3, 9])):
+        got = [head.scores["separator"] for head in seen.roles(sample=sample)]
+        want = w[sample][:, 1:][..., marks].sum(-1).mean(-1)
+        np.testing.assert_allclose(got, want, atol=1e-9)
+
+
+def test_without_token_numbers_nothing_is_said_of_repetition() -> None:
+    seen = recording(layer(12, regard.causal()))
+    with pytest.raises(regard.ValueRangeError, match="no token numbers of this recording"):
+        seen.find("duplicate")
+    summed = Recording()
+    summed.runs.append(Run(statistics=[summarise(layer(12, regard.causal()))]))
+    with pytest.raises(regard.ValueRangeError, match="no token numbers of this recording"):
+        summed.find("induction")
+
+
 def test_a_pass_that_is_cancelled_leaves_the_recording_whole() -> None:
     seen = recording(layer(12), layer(12, seed=1))
 

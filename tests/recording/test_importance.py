@@ -67,6 +67,30 @@ def test_importance_is_that_of_every_vector_made() -> None:
         seen.importance([8])
 
 
+def test_targets_are_of_the_argument_that_a_layer_looks_from() -> None:
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1, "num_heads": 4}
+    model = transformers.T5ForConditionalGeneration(
+        transformers.T5Config(**sizes, vocab_size=99)
+    ).eval()
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(input_ids=IDS, decoder_input_ids=IDS[:, :3])
+    kinds = [layer.kind for layer in seen]
+    assert kinds == ["encoder", "decoder", "cross"]
+    for targets, counts in (
+        ([7, -1], [2, 0, 0]),
+        ({"input_ids": [7], "decoder_input_ids": [2, 0]}, [1, 2, 2]),
+        ({"decoder_input_ids": [2]}, [0, 1, 1]),
+    ):
+        weighed = seen.importance(targets)
+        assert [one.targets.shape[1] for one in weighed] == counts
+        added = seen.attribution((2, 5), targets)
+        assert [one.targets.shape[1] for one in added.layers] == counts
+    with pytest.raises(regard.ValueRangeError, match="one of input_ids, decoder_input_ids"):
+        seen.importance({"labels": [0]})
+    with pytest.raises(regard.ValueRangeError, match="a target must lie in 0 … 2"):
+        seen.attribution((2, 5), {"decoder_input_ids": [3]})
+
+
 def test_without_a_projection_that_can_be_seen_the_values_count_alone() -> None:
     model, _ = ours()
     model.out = torch.nn.Sequential(torch.nn.LayerNorm(32), model.out)

@@ -61,7 +61,8 @@ class Find(Question):
         try:
             found = heads.find(self.role, len(heads))
         except ValueRangeError as error:
-            raise UserError("answer.no-repeats", role=self.role) from error
+            key = "answer.no-marks" if self.role == "separator" else "answer.no-repeats"
+            raise UserError(key, role=self.role) from error
         except KindError as error:
             raise UserError("answer.no-values", role=self.role) from error
         return {

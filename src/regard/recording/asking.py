@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from regard.recording.answers.compare import Comparison
     from regard.recording.answers.flow import Flow
     from regard.recording.answers.heads import Head, Heads
-    from regard.recording.answers.importance import Importance
+    from regard.recording.answers.importance import Importance, Targets
     from regard.recording.answers.without import Without
     from regard.recording.recording import Recording
 
@@ -132,7 +132,7 @@ class Answers:
         both = [*heads, *([] if layer is None or head is None else [(layer, head)])]
         return without(self._own, both, logits=logits)
 
-    def importance(self, targets: Sequence[int] = (), **options: Any) -> tuple[Importance, ...]:
+    def importance(self, targets: Targets = (), **options: Any) -> tuple[Importance, ...]:
         """Weights times the length of what they carry, a layer at a time; runs the model again.
 
         :func:`regard.recording.answers.importance.importance` gives the formula and the options.
@@ -143,9 +143,7 @@ class Answers:
 
         return importance(self._own, targets, **options)
 
-    def attribution(
-        self, of: Any = None, targets: Sequence[int] = (), **options: Any
-    ) -> Attribution:
+    def attribution(self, of: Any = None, targets: Targets = (), **options: Any) -> Attribution:
         """The gradient of one number of the output by each weight, times the weight.
 
         :func:`regard.recording.answers.attribution.attribution` gives the formula and the options.

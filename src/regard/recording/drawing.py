@@ -28,6 +28,7 @@ from regard.pictures.strip import Strip
 from regard.recording import places
 from regard.recording.reading import spoken
 from regard.recording.recording import Layer, Recording
+from regard.recording.roles import real_of
 from regard.recording.summary import LayerStatistics, summarise
 
 if TYPE_CHECKING:
@@ -216,11 +217,13 @@ class Pictures:
             return Matrix(change.distance, rows, columns, Phrase("picture.how-changed"),
                           measure=Phrase("picture.distance-of-heads"))  # fmt: skip
         picture = change.image(layer, head, PIXELS)
-        block = -(-len(change.queries) // PIXELS)
-        whole = names(self._axes(layer)[0])
-        shared = [whole[mine] for mine, _ in change.queries]
-        T, S = (Words(shared, Phrase(key)) for key in ("picture.query", "picture.key"))
-        return Change(picture, T, S, self._where(layer, head), (block, block))
+        axes, block = [], []
+        for axis, places in zip(self._axes(layer), change.places[layer], strict=True):
+            whole = names(axis)
+            axes.append(Words([whole[mine] for mine, _ in places], axis.title))
+            block.append(-(-len(places) // PIXELS))
+        T, S = axes
+        return Change(picture, T, S, self._where(layer, head), (block[0], block[1]))
 
     # ------------------------------------------------------------------ what they are made from
 
@@ -234,8 +237,9 @@ class Pictures:
 
     def _summed(self, number: int) -> LayerStatistics:
         layer = self._seen[number]
-        ids = self._seen.run.texts.get(layer.queries)
-        return summarise(layer, strongest=0, pixels=128, ids=ids)
+        run = self._seen.run
+        ids, real = run.texts.get(layer.queries), real_of(layer, run)
+        return summarise(layer, strongest=0, pixels=128, ids=ids, real=real)
 
     def _weights(self, layer: int) -> Any:
         return self._layer(layer).weights

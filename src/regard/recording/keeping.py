@@ -18,6 +18,7 @@ from regard._shapes import count
 from regard.recording.container import raw
 from regard.recording.diagnoses import signs_of
 from regard.recording.recording import Layer, Run
+from regard.recording.roles import real_of
 from regard.recording.summary import LONG, PIXELS, STRONGEST, give_back, summarise
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class Statistics(Keep):
     """Keep no query and no key: sum each layer up as soon as it has run.
 
     ``seen.statistics`` then holds a :class:`LayerStatistics` a layer: received, entropy, the
-    strongest keys, a picture and every role's score, for each sample and head.
+    strongest keys, a picture and every role's score, for each sample and head.  Queries of padding
+    count nowhere.
 
     Args:
         layers: only these, by number in the order in which a pass runs them, or by name; all unless
@@ -153,6 +155,7 @@ class Statistics(Keep):
                 separators=self.separators,
                 ids=run.texts.get(layer.queries),
                 chosen=self.chosen,
+                real=real_of(layer, run),
             )
             run.statistics.append(replace(found, signs=tuple(signs_of(layer, run))))
             if layer.q.shape[-2] >= LONG:

@@ -12,7 +12,7 @@ from regard._errors import ShapeError
 from regard.pictures.overview import HeadView, Overview
 from regard.recording.chosen import CHOSEN
 from regard.recording.recording import Layer, Recording
-from regard.recording.roles import in_numpy
+from regard.recording.roles import in_numpy, real_of
 from regard.recording.summary import PIXELS, LayerStatistics, summarise
 
 
@@ -49,8 +49,13 @@ def overview_of(
         layer = held[number]
         _check_square(layer, T)
         if not isinstance(layer, LayerStatistics):
-            ids = recording.run.texts.get(layer.queries)
-            layer = summarise(layer, separators=tuple(separators), ids=ids)
+            run = recording.run
+            layer = summarise(
+                layer,
+                separators=tuple(separators),
+                ids=run.texts.get(layer.queries),
+                real=real_of(layer, run),
+            )
         summaries.append(_heads(layer, heads))
     # Queries and keys can still be asked about the tokens that turned out to matter; statistics
     # were told of some before anything was known.

@@ -1,6 +1,8 @@
 """What a head does, in one word: rules that anyone can check against the weights.
 
 Each score lies in 0 … 1.  The first query is left out, since it often sees nothing but itself.
+Padding is no text: its queries count nowhere, and the first query and key are the first that are
+none.
 
 ``previous``, ``next``, ``same``
     the weight on the key before the query, the key after it, and the query's own key
@@ -46,6 +48,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from regard.core.weights import Weights
+    from regard.recording.recording import Layer, Run
 
 MARKED = 0.4
 """The mean weight that makes a role."""
@@ -64,6 +67,19 @@ STRIP = 1 << 21
 """How many weights are held at once."""
 
 
+def real_of(layer: Layer, run: Run) -> NDArray[np.bool_] | None:
+    """(B, T) which of the layer's queries are no padding; None where all are."""
+    hidden = run.expected.padding.get(layer.queries)
+    B, T = int(layer.q.shape[0]), int(layer.q.shape[-2])
+    if hidden is None or len(hidden) != B:
+        return None
+    real = np.ones((B, T), np.bool_)
+    # A step's mask speaks of all keys; that of a generation's first call, of the first queries.
+    width = min(T, hidden.shape[1])
+    real[:, :width] = ~hidden[:, hidden.shape[1] - width :]
+    return None if real.all() else real
+
+
 def scores_of(
     on_first: NDArray[np.float64],
     on_separators: NDArray[np.float64],
@@ -71,7 +87,7 @@ def scores_of(
     at_distance: dict[int, float],
     visible: NDArray[np.int64],
 ) -> dict[str, float]:
-    """The scores for one head that are means over all queries.
+    """The scores for one head that are means over all its T queries, padding left out.
 
     Args:
         on_first, on_separators, entropy: (T,) of each query.
@@ -93,16 +109,22 @@ def scores_of(
     }
 
 
-def patterns_of(W: Weights, ids: NDArray[np.int64] | None = None) -> dict[str, NDArray[np.float64]]:
+def patterns_of(
+    W: Weights, ids: NDArray[np.int64] | None = None, real: NDArray[np.bool_] | None = None
+) -> dict[str, NDArray[np.float64]]:
     """(B, H) the scores that are taken query by query: duplicate, induction, positional.
 
     Args:
         W: a layer's weights (B, H, T, S).
         ids: (B, T) the token numbers of queries and keys, where they are the same; without them
             nothing is known of repeated tokens.
+        real: (B, T) the queries that are no padding; all unless given.
     """
     B, H, T, S = W.shape
-    chosen = sampled(T)
+    chosen, own = sampled(T), None
+    if real is not None:
+        own = _sampled_of(real)
+        chosen = np.flatnonzero(own.any(0))
     placed = _Placed(B, H, T + S)
     found = {role: np.zeros((B, H)) for role in ("duplicate", "induction")}
     counted = {role: np.zeros((B, 1)) for role in found}
@@ -110,9 +132,13 @@ def patterns_of(W: Weights, ids: NDArray[np.int64] | None = None) -> dict[str, N
     for first in range(0, len(chosen), step):
         rows = chosen[first : first + step]
         w, seen = strip_of(W, rows)
+        if own is not None:
+            mine = own[:, None, rows, None]
+            w, seen = w * mine, seen & mine
         placed.add(rows, w, seen)
         if ids is not None:
-            for role, keys in zip(found, _earlier(ids, rows), strict=True):
+            for role, earlier in zip(found, _earlier(ids, rows), strict=True):
+                keys = earlier if own is None else earlier & own[:, rows, None]
                 found[role] += np.einsum("bhis,bis->bh", w, keys)
                 counted[role] += keys.any(-1).sum(-1, keepdims=True)
     means = {
@@ -125,6 +151,15 @@ def patterns_of(W: Weights, ids: NDArray[np.int64] | None = None) -> dict[str, N
 def sampled(T: int) -> NDArray[np.int64]:
     """At most ``SAMPLED`` queries, evenly spaced, without the first."""
     return np.unique(np.linspace(1, T - 1, min(max(T - 1, 0), SAMPLED)).round().astype(np.int64))
+
+
+def _sampled_of(real: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(B, T) the same of each sample's own queries."""
+    own = np.zeros_like(real)
+    for mine, there in zip(own, real, strict=True):
+        at = np.flatnonzero(there)
+        mine[at[sampled(len(at))]] = True
+    return own
 
 
 def strip_of(W: Weights, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

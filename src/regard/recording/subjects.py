@@ -66,6 +66,7 @@ class Subject:
             Run(
                 ids=run.ids,
                 texts=run.texts,
+                expected=run.expected,
                 again=run.again,
                 calls=run.calls,
                 layers=[one for one in run.layers if _sides(one) == (T, T)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from regard.core.weights import Weights
 from regard.recording.diagnoses import Sign
 from regard.recording.recording import Layer
 from regard.recording.roles import in_numpy, patterns_of, role_of, scores_of
+from regard.rules.masks import Spans
 
 PIXELS = 256
 """The largest side of a head's image."""
@@ -62,6 +63,8 @@ class LayerStatistics:
     """(B, H, C, C) those weights, exact: row = query, column = key; None without such positions."""
     signs: tuple[Sign, ...] = ()
     """What was wrong with the layer, for :meth:`Recording.diagnose`."""
+    real: NDArray[np.bool_] | None = None
+    """(B, T) which queries are no padding; None where all are.  Padding looks at nothing here."""
 
     @property
     def heads(self) -> int:
@@ -73,7 +76,7 @@ class LayerStatistics:
         """What is kept, in bytes."""
         arrays: list[NDArray[Any]] = [self.entropy, self.received, self.top_keys, self.top_weights]
         arrays += [self.image, self.distance, self.local, self.seers, *self.scores.values()]
-        arrays += [one for one in (self.chosen, self.links) if one is not None]
+        arrays += [one for one in (self.chosen, self.links, self.real) if one is not None]
         return sum(array.nbytes for array in arrays)
 
     def role(self, head: int, sample: int = 0) -> str:
@@ -91,7 +94,8 @@ class LayerStatistics:
             return ()
         seers = self.seers[sample]
         mean = self.received[sample, head] / np.maximum(seers, 1)
-        return tuple(np.flatnonzero((mean > SINK) & (2 * seers >= self.shape[2])).tolist())
+        queries = self.shape[2] if self.real is None else self.real[sample].sum()
+        return tuple(np.flatnonzero((mean > SINK) & (2 * seers >= queries)).tolist())
 
     def __repr__(self) -> str:
         return f"LayerStatistics({self.name!r}, {' × '.join(map(str, self.shape))})"
@@ -105,6 +109,7 @@ def summarise(
     separators: tuple[int, ...] = (),
     ids: NDArray[np.int64] | None = None,
     chosen: tuple[int, ...] = (),
+    real: NDArray[np.bool_] | None = None,
 ) -> LayerStatistics:
     """Sum up ``layer``, all samples and heads, in one pass over its weights.
 
@@ -115,39 +120,51 @@ def summarise(
         ids: (B, T) the token numbers, for the roles of repeated tokens.
         chosen: the positions between which every weight is kept; those that the layer has not are
             left out.
+        real: (B, T) the queries that are no padding, as ``roles.real_of`` knows them; all unless
+            given.
     """
-    W = layer.weights
+    W = (layer if real is None else of_text(layer, real)).weights
     B, H, T, S = W.shape
+    begins = np.zeros(B, np.int64)
+    if real is not None and T == S and layer.kind != "cross":
+        begins = real.argmax(1)
+    firsts = np.unique(begins)
     between = np.array([at for at in chosen if at < min(T, S)], np.int32)
-    spread, got, diagonal, first, separator, picture, *top = (
+    spread, got, diagonal, separator, picture, *rest = (
         in_numpy(answer)
         for answer in W.ask(
             entropy(),
             received(),
             by_distance(),
-            mass([0] if S else []),
             mass([s for s in separators if 0 < s < S]),
             image(pixels, pixels),
+            *(mass([key] if S else []) for key in firsts.tolist()),
             *([topk(strongest)] if strongest else []),
         )
     )
+    first, top = rest[0], rest[len(firsts) :]
+    if begins.any():
+        first = np.stack([rest[n][b] for b, n in enumerate(np.searchsorted(firsts, begins))])
+        marked = np.isin(begins, separators) & (begins > 0)
+        separator = np.maximum(separator - first * marked[:, None, None], 0.0)
     near = _near(diagonal[0], diagonal[1], (B, H))
     away = np.abs(np.broadcast_to(diagonal[0], (B, diagonal[0].shape[-1])))[:, None]
     weight = diagonal[1].astype(np.float64)
     whole = np.maximum(weight.sum(-1), np.finfo(np.float64).tiny)
     visible = np.broadcast_to(W.visible.reshape(-1, T), (B, T))
+    whose = [slice(None)] * B if real is None else list(real)
     scored = [
         [
             scores_of(
-                first[b, h].astype(np.float64),
-                separator[b, h].astype(np.float64),
-                spread[b, h],
+                first[b, h][rows].astype(np.float64),
+                separator[b, h][rows].astype(np.float64),
+                spread[b, h][rows],
                 {d: float(at[b, h]) for d, at in near.items()},
-                visible[b],
+                visible[b][rows],
             )
             for h in range(H)
         ]
-        for b in range(B)
+        for b, rows in enumerate(whose)
     ]
     return LayerStatistics(
         name=layer.name,
@@ -166,21 +183,35 @@ def summarise(
             role: np.array([[one[role] for one in sample] for sample in scored])
             for role in scored[0][0]
         }
-        | patterns_of(W, tokens_of(layer, ids)),
+        | patterns_of(W, tokens_of(layer, ids, real), real),
         distance=(weight * away).sum(-1) / whole,
         local=(weight * (away <= LOCAL)).sum(-1) / whole,
         seers=_seers(W),
         chosen=between if len(between) else None,
         links=in_numpy(W[..., between, between]).astype(np.float32) if len(between) else None,
+        real=real,
     )
 
 
-def tokens_of(layer: Layer, ids: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """(B, T) the numbers of the tokens that are the layer's queries and keys too, if any are."""
+def of_text(layer: Layer, real: NDArray[np.bool_]) -> Layer:
+    """The layer with queries of padding that see nothing."""
+    only = Spans(np.zeros(real.shape, np.int64), real * int(layer.k.shape[-2]))
+    return replace(layer, mask=only if layer.mask is None else layer.mask & only)
+
+
+def tokens_of(
+    layer: Layer, ids: NDArray[np.int64] | None, real: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64] | None:
+    """(B, T) the numbers of the tokens that are the layer's queries and keys too, if any are.
+
+    Those of padding are like no other's.
+    """
     sizes = {layer.q.shape[-2], layer.k.shape[-2]}
     if ids is None or layer.kind == "cross" or sizes != {ids.shape[-1]}:
         return None
-    return ids if ids.shape[0] == layer.q.shape[0] else None
+    if ids.shape[0] != layer.q.shape[0]:
+        return None
+    return ids if real is None else np.where(real, ids, -1 - np.arange(ids.shape[1]))
 
 
 def _seers(W: Weights) -> NDArray[np.int64]:

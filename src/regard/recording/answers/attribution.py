@@ -6,7 +6,7 @@ weight is a product of two vectors, dA_ij = dO_i · v_j.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from regard._errors import KindError
 from regard.core.attention import attend
+from regard.recording.answers.importance import Targets, check_targets, rows_of
 from regard.recording.answers.rollout import one_of, within
+from regard.recording.answers.without import last_of, told_of
 from regard.recording.capture.replay import Called, Visitor, replay
-from regard.recording.recording import Layer, Recording
+from regard.recording.recording import Layer, Recording, Run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +56,7 @@ class Attribution:
 def attribution(
     seen: Recording,
     of: Of = None,
-    targets: Sequence[int] = (),
+    targets: Targets = (),
     *,
     sample: int = 0,
     progress: Callable[[int, int], None] | None = None,
@@ -72,8 +74,9 @@ def attribution(
     Args:
         seen: a recording of one forward pass whose model is still there.
         of: takes the model's output to y, one number; or (position, token), whose logit is y.  The
-            largest logit of the last position unless given.
-        targets: N positions of queries whose links are wanted.
+            largest logit of the last position that is no padding unless given.
+        targets: N positions of queries whose links are wanted; of an encoder-decoder, those of the
+            encoder, or ``{"decoder_input_ids": [3]}``.
         sample: which of the batch.
         progress: called with (layers done, layers in all).
 
@@ -85,12 +88,13 @@ def attribution(
     Source: weight times gradient: Chefer, Gur and Wolf 2021 (CVPR), section 3.1; summed over a
     head: Michel, Levy and Neubig 2019, section 4.1.
     """
+    check_targets(seen.run, targets)
     found, told = _Leaves(), progress or (lambda done, total: None)
     import torch
 
     output = replay(seen.run, found, gradients=True)
     with torch.inference_mode(False), torch.enable_grad():
-        y = _number(output, of, sample)
+        y = _number(output, of, sample, seen.run)
         if not found.of or not y.requires_grad:
             raise KindError(
                 "of must be a number that the model computes by attention, but no attention that "
@@ -101,7 +105,8 @@ def attribution(
     layers = []
     for done, ((called, _), dO) in enumerate(zip(found.of, gradients, strict=True)):
         told(done, len(leaves))
-        layers.append(_of_layer(called, dO, targets, sample))
+        rows = rows_of(called.layer, seen.run, targets)
+        layers.append(_of_layer(called, dO, rows, sample))
     told(len(leaves), len(leaves))
     return Attribution(float(y.detach()), tuple(layers))
 
@@ -121,7 +126,7 @@ class _Leaves(Visitor):
         return called.o + leaf
 
 
-def _number(output: Any, of: Of, sample: int) -> Any:
+def _number(output: Any, of: Of, sample: int, run: Run) -> Any:
     if callable(of):
         y = of(output)
         if not hasattr(y, "detach") or y.numel() != 1:
@@ -137,14 +142,14 @@ def _number(output: Any, of: Of, sample: int) -> Any:
             "attribution(of=lambda output: …)"
         )
     if of is None:
-        return logits[sample, -1].max()
+        real = told_of(run, *logits.shape[:2])
+        return logits[sample, -1 if real is None else last_of(real)[sample]].max()
     position, token = of
     return logits[sample, within(position, logits.shape[1]), token]
 
 
-def _of_layer(called: Called, dO: Tensor, targets: Sequence[int], sample: int) -> LayerAttribution:
+def _of_layer(called: Called, dO: Tensor, rows: NDArray[np.int64], sample: int) -> LayerAttribution:
     layer, group = called.layer, called.layer.heads // called.v.shape[1]
-    rows = np.array([within(t, layer.q.shape[-2]) for t in targets], dtype=np.int64)
     v = called.v.repeat_interleave(group, 1)
     links = np.zeros((layer.heads, 0, v.shape[-2]))
     if len(rows):

@@ -13,7 +13,7 @@ from regard._errors import KindError, ShapeError, ValueRangeError
 from regard.recording.answers.written import dead_scores, written
 from regard.recording.reading import plain
 from regard.recording.recording import Layer, Recording
-from regard.recording.roles import BY_WEIGHT, FEW, role_of
+from regard.recording.roles import BY_WEIGHT, FEW, real_of, role_of
 from regard.recording.summary import LayerStatistics, summarise, tokens_of
 
 ROLES = (*BY_WEIGHT, "positional", "dead", "broad")
@@ -34,7 +34,7 @@ class Head:
     scores: dict[str, float]
     """Of each role; ``dead`` is missing where the model could not be run again."""
     entropy: float
-    """Mean over the queries, in nats."""
+    """Mean over the queries that are no padding, in nats."""
     distance: float
     """The mean of |i − j|, each pair counted by its weight."""
     local: float
@@ -46,19 +46,32 @@ class Head:
 class Heads(tuple[Head, ...]):
     """All heads, layer by layer."""
 
-    repeats: bool = True
-    """Whether some layer has enough queries whose token came before."""
+    repeats: bool | None = True
+    """Whether some layer has enough queries whose token came before; None where no token numbers
+    are known."""
 
     def find(self, role: str, n: int = 10) -> tuple[Head, ...]:
         """The n heads that score highest for ``role``, highest first.
 
         Raises:
-            ValueRangeError: a role that there is not, or one of repeated tokens in a text that has
-                next to none.
+            ValueRangeError: a role that there is not, one of repeated tokens in a text that has
+                next to none, or ``separator`` where none are known.
             KindError: ``dead`` where the model could not be run again.
         """
         if role not in ROLES:
             raise ValueRangeError(f"role must be one of {', '.join(ROLES)}, but {role!r} came")
+        if role in REPEATED and self.repeats is None:
+            raise ValueRangeError(
+                f"no token numbers of this recording's queries are known, so no head can show "
+                f"{role!r}; call the model with input_ids"
+            )
+        # What a mark's own query gives to it is more than 0.
+        if role == "separator" and not any(head.scores.get(role, 0.0) > 0 for head in self):
+            raise ValueRangeError(
+                "no punctuation or special token is known in this text besides its first token, so "
+                "no head can show 'separator'; watch(model, tokenizer) finds them, or say where "
+                "they are: separators=[…], for statistics in keep=Statistics(separators=[…])"
+            )
         if role in REPEATED and not self.repeats:
             raise ValueRangeError(
                 f"fewer than {FEW} tokens of this text came before in it, so no head can show "
@@ -86,8 +99,8 @@ def roles(
     Args:
         seen: one run of a model, as queries and keys or as statistics.
         sample: which of the batch.
-        separators: the positions of punctuation and special tokens; found from the tokens unless
-            given.
+        separators: the positions of punctuation and special tokens in that sample; found from its
+            tokens unless given.
         progress: called with (layers done, layers in all).  What it raises, as what the keyboard
             raises, ends the pass and leaves the recording as it was.
 
@@ -101,19 +114,26 @@ def roles(
     numbers = [n for n, layer in enumerate(held) if _is_square(layer)]
     if not numbers:
         raise ShapeError("roles are those of self-attention, but this recording has none")
-    marks = tuple(_separators(seen) if separators is None else separators)
+    marks: dict[tuple[str, bool], tuple[int, ...]] = {}
     lengths = _lengths(seen)
     found: list[Head] = []
-    repeats = False
+    repeats: bool | None = False if run.statistics and run.texts else None
     for done, number in enumerate(numbers):
         told(done, len(numbers))
         layer = held[number]
         if isinstance(layer, Layer):
             ids = run.texts.get(layer.queries)
-            repeats |= _repeats(tokens_of(layer, ids), sample)
-            layer = summarise(layer, strongest=0, pixels=1, separators=marks, ids=ids)
-        else:
-            repeats |= any(layer.scores[role].any() for role in REPEATED if role in layer.scores)
+            real = real_of(layer, run)
+            tokens = tokens_of(layer, ids, real)
+            repeats = repeats or (repeats if tokens is None else _repeats(tokens[sample]))
+            if (at := (layer.queries, tokens is None)) not in marks:
+                own = None if tokens is None or ids is None else ids[sample]
+                marks[at] = tuple(_separators(seen, own) if separators is None else separators)
+            layer = summarise(
+                layer, strongest=0, pixels=1, separators=marks[at], ids=ids, real=real
+            )
+        elif any(layer.scores[role].any() for role in REPEATED if role in layer.scores):
+            repeats = True
         found += _of(number, layer, lengths.get(number), sample)
     told(len(numbers), len(numbers))
     heads = Heads(found)
@@ -127,6 +147,7 @@ def _of(
     scores = dict(layer.scores)
     if lengths is not None:
         scores["dead"] = dead_scores(lengths)
+    rows = slice(None) if layer.real is None else layer.real[sample]
     heads = []
     for h in range(layer.heads):
         mine = {role: float(of[sample, h]) for role, of in scores.items()}
@@ -137,7 +158,7 @@ def _of(
                 name=layer.name,
                 role=role_of(mine),
                 scores=mine,
-                entropy=float(layer.entropy[sample, h].mean()),
+                entropy=float(layer.entropy[sample, h][rows].mean()),
                 distance=_number(layer.distance, sample, h),
                 local=_number(layer.local, sample, h),
                 sinks=layer.sinks(h, sample),
@@ -159,14 +180,17 @@ def _is_square(layer: Layer | LayerStatistics) -> bool:
     return T == S and layer.kind != "cross"
 
 
-def _repeats(ids: NDArray[np.int64] | None, sample: int) -> bool:
-    return ids is not None and ids.shape[1] - len(np.unique(ids[sample])) >= FEW
+def _repeats(ids: NDArray[np.int64]) -> bool:
+    return len(ids) - len(np.unique(ids)) >= FEW
 
 
-def _separators(seen: Recording) -> Sequence[int]:
+def _separators(seen: Recording, ids: NDArray[np.int64] | None) -> Sequence[int]:
+    """The positions of marks in the text ``ids``, as far as its recording can spell it."""
     if seen.reading is not None:
         return seen.reading.separators
-    return plain(seen.tokens or []).separators if seen.tokenizer is not None else ()
+    if seen.tokenizer is None or ids is None:
+        return ()
+    return plain(seen.tokenizer.convert_ids_to_tokens(ids.tolist())).separators
 
 
 def _lengths(seen: Recording) -> dict[int, NDArray[np.float64]]:

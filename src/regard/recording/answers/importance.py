@@ -6,17 +6,21 @@ with all its weight and finds a vector of length 0 there has taken nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard._errors import ValueRangeError
 from regard.recording.answers.rollout import within
 from regard.recording.capture.replay import Called, Visitor, replay
-from regard.recording.recording import Recording
+from regard.recording.recording import Layer, Recording, Run
+from regard.recording.roles import real_of
 
 Progress = Callable[[int, int], None]
+Targets = Sequence[int] | Mapping[str, Sequence[int]]
+"""Positions of queries, or such by the argument that they come from."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,7 +32,7 @@ class Importance:
     norms: NDArray[np.float64]
     """(H, S) ‖f(x_j)‖"""
     received: NDArray[np.float64]
-    """(H, S) of each key, the sum over all queries of weight times norm."""
+    """(H, S) of each key, the sum over all queries but padding of weight times norm."""
     targets: NDArray[np.float64]
     """(H, N, S) weight times norm at the chosen queries."""
     projected: bool
@@ -43,7 +47,7 @@ class Importance:
 
 def importance(
     seen: Recording,
-    targets: Sequence[int] = (),
+    targets: Targets = (),
     *,
     sample: int = 0,
     progress: Progress | None = None,
@@ -59,7 +63,9 @@ def importance(
 
     Args:
         seen: a recording of one forward pass whose model is still there.
-        targets: N positions of queries whose links are wanted, besides what each key receives.
+        targets: N positions of queries whose links are wanted, besides what each key receives; of
+            an encoder-decoder, those of the encoder, or ``{"decoder_input_ids": [3]}``.  Layers
+            that look from elsewhere have none.
         sample: which of the batch.
         progress: called with (layers done, layers in all).
 
@@ -69,25 +75,47 @@ def importance(
 
     Source: Kobayashi et al. 2020, section 3.
     """
-    found = _Weighed(len(seen.layers), targets, sample, progress)
+    check_targets(seen.run, targets)
+    found = _Weighed(seen.run, targets, sample, progress)
     replay(seen.run, found)
     return tuple(found.of)
 
 
+def check_targets(run: Run, targets: Targets) -> None:
+    """Refuse targets of an argument from which no layer of ``run`` looks."""
+    known = dict.fromkeys(layer.queries for layer in run.layers)
+    for name in targets if isinstance(targets, Mapping) else ():
+        if name not in known:
+            raise ValueRangeError(
+                f"targets must be of an argument whose places layers look from, one of "
+                f"{', '.join(known)}, but {name!r} came"
+            )
+
+
+def rows_of(layer: Layer, run: Run, targets: Targets) -> NDArray[np.int64]:
+    """(N,) the layer's queries among ``targets``."""
+    if isinstance(targets, Mapping):
+        mine = targets.get(layer.queries, ())
+    else:
+        looking = [one.queries for one in run.layers]
+        meant = "input_ids" if "input_ids" in looking else looking[0]
+        mine = targets if layer.queries == meant else ()
+    return np.array([within(t, int(layer.q.shape[-2])) for t in mine], dtype=np.int64)
+
+
 class _Weighed(Visitor):
-    def __init__(
-        self, total: int, targets: Sequence[int], sample: int, progress: Progress | None
-    ) -> None:
+    def __init__(self, run: Run, targets: Targets, sample: int, progress: Progress | None) -> None:
         self.of: list[Importance] = []
-        self._targets, self._sample, self._total = targets, sample, total
+        self._run, self._targets, self._sample = run, targets, sample
         self._told = progress or (lambda done, total: None)
 
     def done(self, called: Called) -> None:
         """Weigh it."""
         W, n = called.layer.weights, self._sample
-        rows = np.array([within(t, W.shape[-2]) for t in self._targets], dtype=np.int64)
+        rows = rows_of(called.layer, self._run, self._targets)
         norms = _norms(called, n)
-        got = np.asarray(W.received()[n].cpu(), np.float64)
+        real = real_of(called.layer, self._run)
+        got = np.asarray(W.received(None if real is None else real[n])[n].cpu(), np.float64)
         links = np.zeros((W.shape[-3], 0, W.shape[-1]))
         if len(rows):
             links = np.asarray(W[..., rows, :][n].cpu(), np.float64)
@@ -101,7 +129,7 @@ class _Weighed(Visitor):
                 called.projection is not None,
             )
         )
-        self._told(len(self.of), self._total)
+        self._told(len(self.of), len(self._run.layers))
 
 
 def _norms(called: Called, sample: int) -> NDArray[np.float64]:

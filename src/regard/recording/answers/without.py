@@ -36,7 +36,8 @@ class Without:
     """(layer, head) of each."""
     change: NDArray[np.float64]
     """(B, T) how far the output vector (logits, or hidden state) of each position moves, as a share
-    of its length: ‖after − before‖ / ‖before‖."""
+    of its length: ‖after − before‖ / ‖before‖.  Here and below NaN at padding, which says nothing.
+    """
     divergence: NDArray[np.float64] | None
     """(B, T) the Kullback-Leibler divergence of what is said to come next, in nats, from the
     model's own to that without the heads; None where the output is no logits."""
@@ -44,7 +45,8 @@ class Without:
     """(B, T − 1) before and after: −ln of how likely each next token of the text is; None where the
     output is not the logits of a model that says what comes next."""
     last: tuple[NDArray[np.float64], NDArray[np.float64]] | None
-    """(B, V) before and after: how likely each token is after the last position."""
+    """(B, V) before and after: how likely each token is after the last position that is no
+    padding."""
 
     def likeliest(self, n: int = 5, sample: int = 0) -> list[Likely]:
         """What comes after the last position: the n likeliest before and after, largest first.
@@ -64,13 +66,18 @@ class Without:
 
     def __repr__(self) -> str:
         names = ", ".join(f"{layer}.{head}" for layer, head in self.heads)
-        what = f"change {self.change.mean():.3f}"
+        what = f"change {_mean(self.change):.3f}"
         if self.divergence is not None:
-            what += f", divergence {self.divergence.mean():.4f} nats"
+            what += f", divergence {_mean(self.divergence):.4f} nats"
         if self.loss is not None:
-            rise = self.loss[1].mean() - self.loss[0].mean()
+            rise = _mean(self.loss[1]) - _mean(self.loss[0])
             what += f", loss {rise:+.4f} nats a token"
         return f"Without({names}: {what})"
+
+
+def _mean(of: NDArray[np.float64]) -> float:
+    """Over all but padding."""
+    return float(of[~np.isnan(of)].mean())
 
 
 def without(
@@ -113,7 +120,8 @@ def without(
             "let it call F.scaled_dot_product_attention or regard.attend"
         )
     named = tuple(sorted((n, h) for n, some in off.items() for h in set(some)))
-    return _compared(named, own, other, _next_of(run, own))
+    real = told_of(run, *own.values.shape[:2])
+    return _compared(named, own, other, _next_of(run, own), real)
 
 
 def place_of(run: Run, layer: int, head: int) -> tuple[int, int]:
@@ -128,6 +136,20 @@ def place_of(run: Run, layer: int, head: int) -> tuple[int, int]:
     if not -heads <= head < heads:
         raise ValueRangeError(f"head must lie in 0 … {heads - 1}, but {head} came")
     return layer % len(run.layers), head % heads
+
+
+def told_of(run: Run, B: int, T: int) -> NDArray[np.bool_] | None:
+    """(B, T) which positions of the model's output are no padding; None where nothing is known.
+
+    An output has the positions that the last layer looks from.
+    """
+    hidden = run.expected.padding.get(run.layers[-1].queries) if run.layers else None
+    return None if hidden is None or hidden.shape != (B, T) else ~hidden
+
+
+def last_of(real: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(B,) the last position of each sample that is no padding."""
+    return np.asarray(real.shape[1] - 1 - real[:, ::-1].argmax(1))
 
 
 class Silenced(Visitor):
@@ -194,6 +216,7 @@ def _compared(
     own: _Vectors,
     other: _Vectors,
     following: NDArray[np.int64] | None,
+    real: NDArray[np.bool_] | None,
 ) -> Without:
     B, T, V = own.values.shape
     change, divergence = np.zeros((B, T)), np.zeros((B, T))
@@ -217,8 +240,14 @@ def _compared(
                 loss[:, at] = -picked[..., 0]
     last = None
     if own.are_logits:
-        chances = [side.values[:, -1].cpu().double().softmax(-1) for side in (own, other)]
+        ends = np.full(B, T - 1) if real is None else last_of(real)
+        chances = [
+            side.values[range(B), ends.tolist()].cpu().double().softmax(-1) for side in (own, other)
+        ]
         last = (np.asarray(chances[0]), np.asarray(chances[1]))
+    if real is not None:
+        change[~real] = divergence[~real] = np.nan
+        losses[:, ~(real[:, :-1] & real[:, 1:])] = np.nan
     return Without(
         heads,
         change,

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from regard.recording.capture.replay import Called, Visitor, replay
 from regard.recording.recording import Run
+from regard.recording.roles import real_of
 
 Progress = Callable[[int, int], None]
 
 
 def written(run: Run, progress: Progress | None = None) -> dict[int, NDArray[np.float64]]:
-    """(B, H) for each layer: the mean length of what a head writes, of all queries.
+    """(B, H) for each layer: the mean length of what a head writes, of all queries but padding.
 
     ::
 
@@ -26,7 +27,7 @@ def written(run: Run, progress: Progress | None = None) -> dict[int, NDArray[np.
     Raises:
         KindError: a run that cannot be had again.
     """
-    found = _Lengths(len(run.layers), progress)
+    found = _Lengths(run, progress)
     replay(run, found)
     return found.of
 
@@ -39,9 +40,9 @@ def dead_scores(lengths: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class _Lengths(Visitor):
-    def __init__(self, total: int, progress: Progress | None) -> None:
+    def __init__(self, run: Run, progress: Progress | None) -> None:
         self.of: dict[int, NDArray[np.float64]] = {}
-        self._total, self._told = total, progress or (lambda done, total: None)
+        self._run, self._told = run, progress or (lambda done, total: None)
 
     def done(self, called: Called) -> None:
         """Measure it."""
@@ -52,5 +53,10 @@ class _Lengths(Visitor):
             # ‖o W‖² by the E × E products of W's rows, so that no output of width d is made.
             gram = into.float() @ into.float().mT
             squares = ((o @ gram) * o).sum(-1).clamp(min=0.0)
-        self.of[called.number] = np.asarray(squares.sqrt().mean(-1).cpu(), np.float64)
-        self._told(len(self.of), self._total)
+        lengths, real = squares.sqrt(), real_of(called.layer, self._run)
+        mean = lengths.mean(-1)
+        if real is not None:
+            there = lengths.new_tensor(real)[:, None]
+            mean = (lengths * there).sum(-1) / there.sum(-1).clamp(min=1)
+        self.of[called.number] = np.asarray(mean.cpu(), np.float64)
+        self._told(len(self.of), len(self._run.layers))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from regard._errors import ValueRangeError
 from regard._shapes import count
 from regard.pictures.overview import ROLES
+from regard.recording.roles import real_of
 from regard.recording.summary import STRONGEST, LayerStatistics, summarise
 from regard.recording.tables.rows import Column, Part, Table
 
@@ -83,6 +84,7 @@ def table(
                     pixels=1,
                     separators=tuple(separators),
                     ids=recording.run.texts.get(layer.queries),
+                    real=real_of(layer, recording.run),
                 )
             _check(layer, name, sample)
             shown = range(layer.heads) if heads is None else heads
@@ -133,6 +135,8 @@ def _head(layer: LayerStatistics, number: int, head: int, sample: int) -> Part:
     share = received / total if total else received
     top = layer.top_weights[sample, head]
     entropy = layer.entropy[sample, head]
+    if layer.real is not None:  # padding has none
+        entropy, top = entropy[layer.real[sample]], top[layer.real[sample]]
     numbers = {
         "layer": number,
         "head": head,
