@@ -69,7 +69,7 @@ def test_importance_is_that_of_every_vector_made() -> None:
 
 def test_without_a_projection_that_can_be_seen_the_values_count_alone() -> None:
     model, _ = ours()
-    model.out = torch.nn.Sequential(torch.nn.LayerNorm(32), model.out)
+    model.out = torch.nn.Sequential(torch.nn.LayerNorm(32), model.out).eval()
     seen, _ = watched(model)
     (found,) = seen.importance([3])
     assert not found.projected

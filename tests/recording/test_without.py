@@ -154,7 +154,7 @@ def test_attention_by_hand_cannot_be_taken_away() -> None:
             q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
             return ((q @ k.mT / 2).softmax(-1) @ v).transpose(1, 2).flatten(2)
 
-    model = torch.nn.Sequential(ByHand())
+    model = torch.nn.Sequential(ByHand()).eval()
     points = {"*": regard.Point(qkv="qkv", heads=2)}
     with torch.no_grad(), regard.watch(model, points=points) as seen:
         model(torch.randn(1, 5, 8))
@@ -178,3 +178,17 @@ def test_a_model_is_left_as_it_was_whatever_happens() -> None:
     assert sum(len(part._forward_pre_hooks) for part in model.modules()) == hooks
     with torch.no_grad():
         assert torch.equal(model(IDS).logits, output.logits)
+
+
+def test_a_model_in_training_is_left_alone() -> None:
+    """Dropout would draw anew, and a norm that averages over its inputs would count them twice."""
+    model, _ = ours()
+    model.norm = torch.nn.BatchNorm1d(len(IDS[0]))
+    seen, _ = watched(model)
+    model.norm.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
+    model.norm.train()
+    asked = [lambda: seen.without(layer=0, head=1), seen.importance, seen.attribution]
+    for ask in asked:
+        with pytest.raises(regard.KindError, match=r"but norm is training; call model\.eval\(\)"):
+            ask()
+    assert "dead" not in seen.roles()[0].scores

@@ -58,7 +58,7 @@ def replay(run: Run, visitor: Visitor, *, gradients: bool = False) -> Any:
     """The model's output, from the inputs of ``run``, with ``visitor`` at each attention.
 
     Raises:
-        KindError: a run that cannot be had again.
+        KindError: a run that cannot be had again; a model in training mode.
     """
     import torch
 
@@ -90,6 +90,7 @@ def replay(run: Run, visitor: Visitor, *, gradients: bool = False) -> Any:
 def _model_of(run: Run) -> tuple[Any, Any]:
     """The model of a run and what was called of it."""
     again = run.again
+    model = None if again is None else again.model()
     why = None
     if again is None:
         why = "it was opened from a file, or a part of the model was called that has no inputs"
@@ -97,15 +98,21 @@ def _model_of(run: Run) -> tuple[Any, Any]:
         why = f"it is {run.calls} passes joined, as of a generation"
     elif any(again.kwargs.get(name) is not None for name in CACHES):
         why = "its model was given a cache, which the pass has changed"
-    elif again.model() is None or again.module() is None:
+    elif model is None or again.module() is None:
         why = "its model is gone"
+    elif training := [name for name, part in model.named_modules() if part.training]:
+        # Dropout would draw anew, and what a layer counts of its inputs would count these too.
+        raise KindError(
+            f"the model must be in evaluation mode to run again, but {training[0] or 'it'} is "
+            "training; call model.eval()"
+        )
     if why is not None:
         raise KindError(
             f"this run cannot be had again, for {why}; call the model on the whole text inside "
             "'with regard.watch(model) as seen:', and keep the model"
         )
     assert again is not None
-    return again.model(), again.module()
+    return model, again.module()
 
 
 class Replayer(Writer):
