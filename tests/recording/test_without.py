@@ -185,10 +185,46 @@ def test_a_model_in_training_is_left_alone() -> None:
     model, _ = ours()
     model.norm = torch.nn.BatchNorm1d(len(IDS[0]))
     seen, _ = watched(model)
-    model.norm.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
+    model.qkv.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
     model.norm.train()
     asked = [lambda: seen.without(layer=0, head=1), seen.importance, seen.attribution]
     for ask in asked:
         with pytest.raises(regard.KindError, match=r"but norm is training; call model\.eval\(\)"):
             ask()
     assert "dead" not in seen.roles()[0].scores
+
+
+def test_what_is_asked_inside_the_block_is_not_recorded_again() -> None:
+    model, _ = llama()
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(IDS)
+        steps = seen.follow(2)
+        inside = seen.roles()
+        seen.without(layer=0, head=1)
+        seen.importance()
+        seen.attribution()
+        assert len(seen.runs) == 1
+        assert not seen.missed
+        assert not steps.received
+        assert inside == seen.roles()
+        model(IDS[:, ::2])
+    assert [run.ids.shape for run in seen.runs] == [(2, 8), (2, 4)]
+
+
+def test_one_of_several_runs_answers_by_itself() -> None:
+    model, _ = llama()
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(IDS)
+        model(IDS[:, ::2])
+    with pytest.raises(regard.ValueRangeError, match=r"choose one: seen\.only\(0\)"):
+        seen.roles()
+    alone, _ = watched(model, IDS[:, ::2])
+    for one in (seen.only(1), seen.only(-1)):
+        assert one.roles() == alone.roles()
+        np.testing.assert_array_equal(
+            one.without(layer=1, head=2).change, alone.without(layer=1, head=2).change
+        )
+    with pytest.raises(regard.ValueRangeError, match="a run must lie in 0 … 1, but 2 came"):
+        seen.only(2)
+    with pytest.raises(regard.ValueRangeError, match="holds no run yet"):
+        Recording().only(0)

@@ -68,6 +68,7 @@ def replay(run: Run, visitor: Visitor, *, gradients: bool = False) -> Any:
     fast = torch.backends.mha.get_fastpath_enabled()
     hooks = [part.register_forward_pre_hook(writer.projects) for part in model.modules()]
     trained = [one for one in model.parameters() if gradients and one.requires_grad]
+    HERE.replaying = True
     try:
         torch.backends.mha.set_fastpath_enabled(False)  # it computes whole layers in one piece
         for parameter in trained:
@@ -79,6 +80,7 @@ def replay(run: Run, visitor: Visitor, *, gradients: bool = False) -> Any:
         writer.settle()
         return output
     finally:
+        HERE.replaying = False
         TAPS.close(writer)
         torch.backends.mha.set_fastpath_enabled(fast)
         for parameter in trained:
