@@ -147,3 +147,44 @@ def test_what_has_no_attribution() -> None:
         seen.attribution(lambda output: output.last_hidden_state)
     with pytest.raises(regard.KindError, match="no attention that was recorded"):
         seen.attribution(lambda output: torch.zeros(()))
+
+
+def test_statistics_say_that_they_do_not_hold_what_is_asked() -> None:
+    model, _ = llama()
+    with torch.no_grad(), regard.watch(model, keep=regard.Statistics()) as seen:
+        model(IDS)
+    whole, _ = watched(model)
+    asked = [
+        seen.importance,
+        seen.attribution,
+        lambda: seen.without(layer=0, head=0),
+        lambda: seen.rollout([1]),
+        lambda: seen.flow(3, 1),
+        lambda: seen.compare(whole),
+        lambda: whole.compare(seen),
+        lambda: seen.align([" a"]),
+    ]
+    for ask in asked:
+        with pytest.raises(regard.KindError, match=r"statistics only.*watch without keep=Stat"):
+            ask()
+    assert len(seen.roles()) == 8
+
+
+def test_attention_by_hand_is_named_and_no_layer_takes_anothers_place() -> None:
+    class ByHand(type(ours()[0])):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            q, k, v = self.qkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+            return self.out(((q @ k.mT / 8**0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+    model = torch.nn.Sequential(ours()[0], ByHand()).eval()
+    points = {"1": regard.Point(qkv="qkv", heads=4)}
+    for keep, layers in ((None, 2), (regard.QueriesAndKeys(layers=["0"]), 1)):
+        with torch.no_grad(), regard.watch(model, points=points, keep=keep) as seen:
+            model(IDS)
+        assert len(seen) == layers
+        for ask in (seen.importance, lambda seen=seen: seen.attribution(lambda o: o.sum()).layers):
+            if keep is None:
+                with pytest.raises(regard.KindError, match=r"by hand in 1, .*leave it out"):
+                    ask()
+            else:
+                assert [one.layer for one in ask()] == [0]

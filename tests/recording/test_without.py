@@ -158,7 +158,7 @@ def test_attention_by_hand_cannot_be_taken_away() -> None:
     points = {"*": regard.Point(qkv="qkv", heads=2)}
     with torch.no_grad(), regard.watch(model, points=points) as seen:
         model(torch.randn(1, 5, 8))
-    with pytest.raises(regard.KindError, match="computes attention by hand"):
+    with pytest.raises(regard.KindError, match="attention is computed by hand in 0,"):
         seen.without(layer=0, head=0)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError
+from regard.recording.answers.held import layers_of
 from regard.recording.recording import Layer, Recording
 
 MEDIAN = 7
@@ -61,13 +62,13 @@ def align(
         length: how long the sound is; frames beyond it are left out.
 
     Raises:
-        KindError: a recording without cross attention.
+        KindError: a recording without cross attention, or of statistics only.
         ShapeError: more pieces than queries.
 
     Source: Radford et al. 2022 (Whisper), section 6 and its timestamps by dynamic time warping;
     the warping: Sakoe and Chiba 1978.
     """
-    cross = [layer for layer in seen if layer.kind == "cross"]
+    cross = [layer for layer in layers_of(seen) if layer.kind == "cross"]
     if not cross:
         raise KindError(
             "words are aligned by cross attention to sound, but this recording has none; watch the "

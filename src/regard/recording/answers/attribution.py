@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from regard._errors import KindError
 from regard.core.attention import attend
+from regard.recording.answers.held import check_met, layers_of
 from regard.recording.answers.rollout import one_of, within
 from regard.recording.capture.replay import Called, Visitor, replay
 from regard.recording.recording import Layer, Recording
@@ -78,8 +79,9 @@ def attribution(
         progress: called with (layers done, layers in all).
 
     Raises:
-        KindError: a run that cannot be had again; an output without logits; a y that is no number,
-            or that no attention has a part in.
+        KindError: a run that cannot be had again; statistics only; an attention that is computed
+            by hand; an output without logits; a y that is no number, or that no attention has a
+            part in.
         ValueRangeError: a target that is not there.
 
     Source: weight times gradient: Chefer, Gur and Wolf 2021 (CVPR), section 3.1; summed over a
@@ -88,7 +90,9 @@ def attribution(
     found, told = _Leaves(), progress or (lambda done, total: None)
     import torch
 
+    asked = range(len(layers_of(seen)))
     output = replay(seen.run, found, gradients=True)
+    check_met(seen.run, asked, {called.number for called, _ in found.of})
     with torch.inference_mode(False), torch.enable_grad():
         y = _number(output, of, sample)
         if not found.of or not y.requires_grad:

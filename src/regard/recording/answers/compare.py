@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import ShapeError
+from regard.recording.answers.held import layers_of
 from regard.recording.recording import Layer, Recording
 
 ROWS = 1 << 22
@@ -68,6 +69,7 @@ def compare(
     ``input_ids`` all places are shared.
 
     Raises:
+        KindError: statistics only.
         ShapeError: recordings of unlike layers or heads, or texts that share no token.
 
     Source: Clark et al. 2019, section 6, with the total variation in place of Jensen-Shannon's
@@ -105,7 +107,7 @@ def _rows(layer: Layer, rows: Any) -> NDArray[np.float64]:
 
 
 def _pairs(mine: Recording, other: Recording) -> list[tuple[Layer, Layer]]:
-    shapes = [[layer.heads for layer in seen] for seen in (mine, other)]
+    shapes = [[layer.heads for layer in layers_of(seen)] for seen in (mine, other)]
     if shapes[0] != shapes[1]:
         raise ShapeError(
             "two recordings are compared head by head, so their layers must have equal heads, but "

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.recording.answers.held import check_met, layers_of
 from regard.recording.answers.rollout import within
 from regard.recording.capture.replay import Called, Visitor, replay
 from regard.recording.recording import Recording
@@ -64,13 +65,16 @@ def importance(
         progress: called with (layers done, layers in all).
 
     Raises:
-        KindError: a run that cannot be had again.
+        KindError: a run that cannot be had again; statistics only; an attention that is computed
+            by hand.
         ValueRangeError: a target that is not there.
 
     Source: Kobayashi et al. 2020, section 3.
     """
-    found = _Weighed(len(seen.layers), targets, sample, progress)
+    layers = layers_of(seen)
+    found = _Weighed(len(layers), targets, sample, progress)
     replay(seen.run, found)
+    check_met(seen.run, range(len(layers)), {one.layer for one in found.of})
     return tuple(found.of)
 
 

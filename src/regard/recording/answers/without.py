@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError, ValueRangeError
+from regard.recording.answers.held import check_met, layers_of
 from regard.recording.capture.replay import Called, Visitor, replay
 from regard.recording.recording import Recording, Run
 
@@ -92,13 +93,14 @@ def without(
         logits: takes the model's output to logits (B, T, V); ``output.logits`` unless given.
 
     Raises:
-        KindError: a run that cannot be had again; an attention that is computed by hand, or an
-            output without vectors.
+        KindError: a run that cannot be had again; statistics only; an attention that is computed
+            by hand, or an output without vectors.
         ValueRangeError: a layer or head that is not there.
         ShapeError: logits that are not (B, T, V).
 
     Source: removing heads one by one: Michel, Levy and Neubig 2019, section 2.
     """
+    layers_of(seen)
     run = seen.run
     off: dict[int, list[int]] = {}
     for layer, head in heads:
@@ -107,11 +109,7 @@ def without(
     own = _vectors(replay(run, Visitor()), logits)
     silenced = Silenced(off)
     other = _vectors(replay(run, silenced), logits)
-    if left := [run.layers[n].name for n in off if n not in silenced.met]:
-        raise KindError(
-            f"{left[0]} computes attention by hand, so what its heads give cannot be taken away; "
-            "let it call F.scaled_dot_product_attention or regard.attend"
-        )
+    check_met(run, off, silenced.met)
     named = tuple(sorted((n, h) for n, some in off.items() for h in set(some)))
     return _compared(named, own, other, _next_of(run, own))
 
@@ -119,11 +117,7 @@ def without(
 def place_of(run: Run, layer: int, head: int) -> tuple[int, int]:
     """``layer`` and ``head`` counted from 0."""
     if not -len(run.layers) <= layer < len(run.layers):
-        raise ValueRangeError(
-            f"layer must lie in 0 … {len(run.layers) - 1}, but {layer} came"
-            if len(run.layers)
-            else "this recording holds no layers whose heads could be taken away"
-        )
+        raise ValueRangeError(f"layer must lie in 0 … {len(run.layers) - 1}, but {layer} came")
     heads = run.layers[layer].heads
     if not -heads <= head < heads:
         raise ValueRangeError(f"head must lie in 0 … {heads - 1}, but {head} came")
