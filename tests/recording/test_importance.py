@@ -128,6 +128,19 @@ def test_gradient_times_attention_is_autograds(make: Any, tolerance: float) -> N
     assert all(one.grad is None for one in model.parameters())
 
 
+def test_attribution_in_bfloat16_is_that_of_the_same_numbers() -> None:
+    model, _ = llama()
+    model.bfloat16()
+    found = watched(model)[0].attribution((6, 17), [3, 6])
+    want = watched(model.double())[0].attribution((6, 17), [3, 6])
+    for mine, other in zip(found.layers, want.layers, strict=True):
+        for name in ("heads", "received", "targets"):
+            exact = getattr(other, name)
+            np.testing.assert_allclose(
+                getattr(mine, name), exact, rtol=0.05, atol=0.02 * np.abs(exact).max()
+            )
+
+
 def test_a_number_may_be_told_by_position_and_token() -> None:
     model, _ = llama()
     seen, output = watched(model)

@@ -26,6 +26,8 @@ from regard.pictures.patches import Patches
 from regard.pictures.phrases import Phrase
 from regard.pictures.strip import Strip
 from regard.recording import places
+from regard.recording.numbered import number as _number
+from regard.recording.numbered import numbers as _numbers
 from regard.recording.reading import spoken
 from regard.recording.recording import Layer, Recording
 from regard.recording.summary import LayerStatistics, summarise
@@ -307,24 +309,3 @@ def names(axis: Axis) -> list[str]:
 
 def _array(answer: Any) -> NDArray[Any]:
     return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer)
-
-
-def _number(name: str, number: int, count: int) -> int:
-    """``number`` counted from 0, or from the end where it is negative."""
-    if not isinstance(number, int | np.integer) or isinstance(number, bool):
-        raise KindError(f"{name} must be a whole number, but it is {number!r}")
-    if not -count <= number < count:
-        raise ValueRangeError(f"{name} must lie in 0 … {count - 1}, but {number} came")
-    return int(number) % count
-
-
-def _numbers(name: str, numbers: Any, count: int) -> list[int]:
-    """One number or several; all of them if None."""
-    if numbers is None:
-        return list(range(count))
-    if isinstance(numbers, int | np.integer):
-        numbers = [numbers]
-    found = [_number(name, number, count) for number in numbers]
-    if not found:
-        raise ValueRangeError(f"{name} must hold a number, but there is none")
-    return found

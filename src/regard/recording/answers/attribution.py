@@ -153,7 +153,7 @@ def _of_layer(called: Called, dO: Tensor, targets: Sequence[int], sample: int) -
     links = np.zeros((layer.heads, 0, v.shape[-2]))
     if len(rows):
         w = one_of(layer.weights[..., rows, :], sample)
-        links = w * one_of(dO[:, :, rows] @ v.mT, sample)
+        links = w * one_of(dO[:, :, rows].double() @ v.double().mT, sample)
     return LayerAttribution(
         called.number,
         layer.name,
