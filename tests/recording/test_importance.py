@@ -201,3 +201,20 @@ def test_attention_by_hand_is_named_and_no_layer_takes_anothers_place() -> None:
                     ask()
             else:
                 assert [one.layer for one in ask()] == [0]
+
+
+def test_a_projection_is_met_where_time_comes_before_the_batch() -> None:
+    class TimeFirst(type(ours()[0])):  # type: ignore[misc]
+        def forward(self, input_ids: Any) -> Any:
+            x = self.qkv(self.embed(input_ids)).unflatten(-1, (3, 4, 8))  # (B, T, 3, H, D)
+            q, k, v = x.permute(2, 0, 3, 1, 4)
+            return self.out(regard.attend(q, k, v).permute(2, 0, 1, 3).flatten(2))
+
+    model = TimeFirst().eval()
+    seen, _ = watched(model)
+    (found,) = seen.importance(sample=1)
+    assert found.projected
+    v = model.qkv(model.embed(IDS)).unflatten(-1, (3, 4, 8))[1, :, 2]
+    into = model.out.weight.T.reshape(4, 8, -1)
+    norms = torch.einsum("she,hed->hsd", v, into).norm(dim=-1)
+    np.testing.assert_allclose(found.norms, norms.detach(), rtol=1e-4)

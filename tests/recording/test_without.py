@@ -228,3 +228,61 @@ def test_one_of_several_runs_answers_by_itself() -> None:
         seen.only(2)
     with pytest.raises(regard.ValueRangeError, match="holds no run yet"):
         Recording().only(0)
+
+
+def test_the_inputs_are_those_of_the_pass_though_their_array_is_filled_anew() -> None:
+    model, _ = llama()
+    ids = IDS.clone()
+    seen, _ = watched(model, ids)
+    before = seen.without(layer=0, head=1)
+    ids[:] = 7
+    np.testing.assert_array_equal(seen.without(layer=0, head=1).change, before.change)
+    np.testing.assert_array_equal(seen.run.ids, IDS)
+
+
+class Summed(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.sum((1, 2))
+
+
+def test_the_loss_that_labels_give_is_no_vector() -> None:
+    model, _ = llama()
+    want = watched(model)[0].without(layer=0, head=1)
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(IDS, labels=IDS, return_dict=False)
+    np.testing.assert_array_equal(seen.without(layer=0, head=1).change, want.change)
+    summed = torch.nn.Sequential(ours()[0], Summed()).eval()
+    seen, _ = watched(summed)
+    with pytest.raises(regard.KindError, match=r"must hold vectors .* its shape is \(2,\)"):
+        seen.without(layer=0, head=1)
+
+
+def test_roles_do_without_a_model_that_has_moved() -> None:
+    model, _ = llama()
+    seen, _ = watched(model)
+    model.to("meta")
+    assert "dead" not in seen.roles()[0].scores
+
+
+def test_a_number_that_is_not_there_is_named() -> None:
+    model, _ = llama()
+    seen, _ = watched(model)
+    changed = seen.without(layer=0, head=1)
+    asked = [
+        lambda: seen.roles(sample=2),
+        lambda: seen.importance(sample=2),
+        lambda: seen.attribution(sample=2),
+        lambda: seen.rollout([1], sample=2),
+        lambda: seen.flow(3, 1, sample=2),
+        lambda: changed.likeliest(sample=2),
+    ]
+    for ask in asked:
+        with pytest.raises(regard.ValueRangeError, match="sample must lie in 0 … 1, but 2 came"):
+            ask()
+    assert seen.roles(sample=-1) == seen.roles(sample=1)
+    with pytest.raises(regard.ValueRangeError, match="of's token must lie in 0 … 98, but 400 came"):
+        seen.attribution((3, 400))
+    with pytest.raises(regard.KindError, match=r"or \(position, token\), but it is \(3,\)"):
+        seen.attribution((3,))
+    with pytest.raises(regard.ValueRangeError, match="n must be 0 or more, but -1 came"):
+        seen.find("first", -1)

@@ -211,6 +211,11 @@ class Pictures:
         self, change: Comparison, layer: int | None = None, head: int | None = None
     ) -> Matrix:
         """What ``seen.compare(other)`` found: how far each head moved, or one head's difference."""
+        if (layer is None) != (head is None):
+            raise ValueRangeError(
+                "change takes a layer and a head, for one head's difference, or neither, but "
+                f"layer={layer} and head={head} came"
+            )
         if layer is None or head is None:
             L, H = change.distance.shape
             rows = Numbers(L, Phrase("picture.layer-number"))

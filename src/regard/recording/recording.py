@@ -143,7 +143,11 @@ class Layers(MutableSequence[Layer]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Again:
-    """How the forward pass of a run can be had once more; it holds the inputs, not the model."""
+    """How the forward pass of a run can be had once more; it holds the inputs, not the model.
+
+    Token numbers are copies.  Images, sound and vectors are the caller's own arrays, which must
+    stay as they were.
+    """
 
     model: Callable[[], Any]
     """The watched model, or None where it is gone."""

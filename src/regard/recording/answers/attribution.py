@@ -18,6 +18,7 @@ from regard.core.attention import attend
 from regard.recording.answers.held import check_met, layers_of
 from regard.recording.answers.rollout import one_of, within
 from regard.recording.capture.replay import Called, Visitor, replay
+from regard.recording.numbered import number
 from regard.recording.recording import Layer, Recording
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def attribution(
         KindError: a run that cannot be had again; statistics only; an attention that is computed
             by hand; an output without logits; a y that is no number, or that no attention has a
             part in.
-        ValueRangeError: a target that is not there.
+        ValueRangeError: a target, a sample, a position or a token that is not there.
 
     Source: weight times gradient: Chefer, Gur and Wolf 2021 (CVPR), section 3.1; summed over a
     head: Michel, Levy and Neubig 2019, section 4.1.
@@ -90,9 +91,10 @@ def attribution(
     found, told = _Leaves(), progress or (lambda done, total: None)
     import torch
 
-    asked = range(len(layers_of(seen)))
+    held = layers_of(seen)
+    sample = number("sample", sample, int(held[0].q.shape[0]))
     output = replay(seen.run, found, gradients=True)
-    check_met(seen.run, asked, {called.number for called, _ in found.of})
+    check_met(seen.run, range(len(held)), {called.number for called, _ in found.of})
     with torch.inference_mode(False), torch.enable_grad():
         y = _number(output, of, sample)
         if not found.of or not y.requires_grad:
@@ -142,8 +144,12 @@ def _number(output: Any, of: Of, sample: int) -> Any:
         )
     if of is None:
         return logits[sample, -1].max()
-    position, token = of
-    return logits[sample, within(position, logits.shape[1]), token]
+    if not isinstance(of, tuple | list) or len(of) != 2:
+        raise KindError(
+            f"of must be a function of the model's output, or (position, token), but it is {of!r}"
+        )
+    T, V = logits.shape[1:]
+    return logits[sample, number("of's position", of[0], T), number("of's token", of[1], V)]
 
 
 def _of_layer(called: Called, dO: Tensor, targets: Sequence[int], sample: int) -> LayerAttribution:

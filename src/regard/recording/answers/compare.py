@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from regard._errors import ShapeError
 from regard.recording.answers.held import layers_of
+from regard.recording.answers.rollout import in_float64
 from regard.recording.recording import Layer, Recording
 
 ROWS = 1 << 22
@@ -102,8 +103,7 @@ def _distances(mine: Layer, other: Layer, at: NDArray[np.int64]) -> NDArray[np.f
 
 def _rows(layer: Layer, rows: Any) -> NDArray[np.float64]:
     """(H, t, S) the weights of some queries of the first sample."""
-    rows_of_all: NDArray[np.float64] = np.asarray(layer.weights[0, :, rows].cpu(), np.float64)
-    return rows_of_all
+    return in_float64(layer.weights[0, :, rows])
 
 
 def _pairs(mine: Recording, other: Recording) -> list[tuple[Layer, Layer]]:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.recording.answers.held import check_met, layers_of
-from regard.recording.answers.rollout import within
+from regard.recording.answers.rollout import in_float64, within
 from regard.recording.capture.replay import Called, Visitor, replay
+from regard.recording.numbered import number
 from regard.recording.recording import Recording
 
 Progress = Callable[[int, int], None]
@@ -67,11 +68,12 @@ def importance(
     Raises:
         KindError: a run that cannot be had again; statistics only; an attention that is computed
             by hand.
-        ValueRangeError: a target that is not there.
+        ValueRangeError: a target or a sample that is not there.
 
     Source: Kobayashi et al. 2020, section 3.
     """
     layers = layers_of(seen)
+    sample = number("sample", sample, int(layers[0].q.shape[0]))
     found = _Weighed(len(layers), targets, sample, progress)
     replay(seen.run, found)
     check_met(seen.run, range(len(layers)), {one.layer for one in found.of})
@@ -91,10 +93,10 @@ class _Weighed(Visitor):
         W, n = called.layer.weights, self._sample
         rows = np.array([within(t, W.shape[-2]) for t in self._targets], dtype=np.int64)
         norms = _norms(called, n)
-        got = np.asarray(W.received()[n].cpu(), np.float64)
+        got = in_float64(W.received()[n])
         links = np.zeros((W.shape[-3], 0, W.shape[-1]))
         if len(rows):
-            links = np.asarray(W[..., rows, :][n].cpu(), np.float64)
+            links = in_float64(W[..., rows, :][n])
         self.of.append(
             Importance(
                 called.number,

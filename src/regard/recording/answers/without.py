@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard._errors import KindError, ShapeError, ValueRangeError
+from regard._errors import KindError, ShapeError
+from regard._shapes import count
 from regard.recording.answers.held import check_met, layers_of
 from regard.recording.capture.replay import Called, Visitor, replay
+from regard.recording.numbered import number
 from regard.recording.recording import Recording, Run
 
 if TYPE_CHECKING:
@@ -52,14 +54,20 @@ class Without:
 
         Raises:
             KindError: an output that is no logits.
+            ValueRangeError: a sample that is not there, or an n below 0.
         """
         if self.last is None:
             raise KindError(
                 "the model's output is no logits, so nothing is likely to come next; watch the "
                 "model with its language-model head, or say where they are: without(…, logits=…)"
             )
+        sample = number("sample", sample, len(self.last[0]))
         before, after = (side[sample] for side in self.last)
-        some = {int(t) for side in (before, after) for t in np.argsort(-side, kind="stable")[:n]}
+        some = {
+            int(t)
+            for side in (before, after)
+            for t in np.argsort(-side, kind="stable")[: count("n", n)]
+        }
         found = [Likely(t, float(before[t]), float(after[t])) for t in some]
         return sorted(found, key=lambda one: (-max(one.before, one.after), one.token))
 
@@ -116,12 +124,8 @@ def without(
 
 def place_of(run: Run, layer: int, head: int) -> tuple[int, int]:
     """``layer`` and ``head`` counted from 0."""
-    if not -len(run.layers) <= layer < len(run.layers):
-        raise ValueRangeError(f"layer must lie in 0 … {len(run.layers) - 1}, but {layer} came")
-    heads = run.layers[layer].heads
-    if not -heads <= head < heads:
-        raise ValueRangeError(f"head must lie in 0 … {heads - 1}, but {head} came")
-    return layer % len(run.layers), head % heads
+    at = number("layer", layer, len(run.layers))
+    return at, number("head", head, run.layers[at].heads)
 
 
 class Silenced(Visitor):
@@ -155,7 +159,8 @@ def _vectors(output: Any, logits: Callable[[Any], Any] | None) -> _Vectors:
     if found is None:
         found = getattr(output, "last_hidden_state", output)
     if isinstance(found, tuple | list) and found:
-        found = found[0]
+        # Where the model was given labels, their loss comes before.
+        found = next((one for one in found if getattr(one, "ndim", 0) > 1), found[0])
     if not hasattr(found, "detach"):
         raise KindError(
             "the model's output must be a tensor, or have logits or last_hidden_state, but it is a "
@@ -163,6 +168,11 @@ def _vectors(output: Any, logits: Callable[[Any], Any] | None) -> _Vectors:
         )
     if logits is not None and found.ndim != 3:
         raise ShapeError(f"logits must be (B, T, V), but their shape is {tuple(found.shape)}")
+    if found.ndim < 2:
+        raise KindError(
+            "the model's output must hold vectors (B, …, d), but its shape is "
+            f"{tuple(found.shape)}; say where they are with without(…, logits=…)"
+        )
     found = found.detach()
     # One vector a sample, as a classifier gives it, is one position.
     flat = found.reshape(found.shape[0], -1, found.shape[-1])

@@ -82,7 +82,7 @@ class Writer:
             texts=texts,
             places=places_of(module, given),
             expected=expected_of(self.model, given, self._causal),
-            again=Again(ref(self.model), ref(module), args, kwargs) if args or kwargs else None,
+            again=_again(self.model, module, args, kwargs) if args or kwargs else None,
         )
         with self._lock:
             self.seen.runs.append(run)
@@ -184,6 +184,21 @@ def _check_data(found: Found) -> None:
             raise Unreadable("it runs inside a transform of torch.func, whose numbers are not out")
         if type(array) not in (torch.Tensor, torch.nn.Parameter):
             raise Unreadable(f"its queries and keys are of the kind {type(array).__name__}")
+
+
+def _again(model: Any, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Again:
+    kept = {name: _kept(value) for name, value in kwargs.items()}
+    return Again(ref(model), ref(module), tuple(map(_kept, args)), kept)
+
+
+def _kept(value: Any) -> Any:
+    """A copy of token numbers and what lies beside them, whose array the next text may fill."""
+    import torch
+
+    if type(value) is not torch.Tensor or value.is_floating_point() or value.ndim > 2:
+        return value
+    with torch.inference_mode(False):
+        return value.clone()
 
 
 def _same_place(one: str, other: str) -> bool:
