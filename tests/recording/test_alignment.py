@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,15 @@ def test_what_cannot_be_aligned() -> None:
     seen = speech(np.array([3, 9]), 20)
     with pytest.raises(regard.ShapeError, match="at most the 1 tokens that queries 1 … 1 predict"):
         align(seen, ["a", "b"], first=1)
-    seen.run.layers.clear()
+    for wrong, why in (
+        ({"heads": [(2, 0)]}, "a cross layer must lie in 0 … 1, but 2 came"),
+        ({"heads": [(0, 2)]}, "head must lie in 0 … 1, but 2 came"),
+        ({"heads": []}, "heads must hold"),
+        ({"first": -1}, "first must be 0 or more, but -1 came"),
+    ):
+        with pytest.raises(regard.ValueRangeError, match=why):
+            align(seen, ["a"], **wrong)
+    seen.run.layers[:] = [replace(layer, kind="self") for layer in seen.run.layers]
     with pytest.raises(regard.KindError, match="this recording has none"):
         align(seen, ["a"])
 

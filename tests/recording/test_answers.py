@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -214,3 +215,12 @@ def test_what_cannot_be_compared() -> None:
         compare(recording(layers(2)), recording(layers(2, count=3)))
     with pytest.raises(regard.ShapeError, match="one recording has 2 and the other 3"):
         compare(recording(layers(2)), recording(layers(3)))
+
+
+def test_layers_of_numpy_are_asked_as_those_of_torch_are() -> None:
+    made = layers(9)
+    theirs = recording(made)
+    mine = recording([replace(one, q=one.q.numpy(), k=one.k.numpy()) for one in made])
+    np.testing.assert_allclose(mine.rollout([3, 8]), theirs.rollout([3, 8]), atol=1e-6)
+    np.testing.assert_allclose(mine.flow(8, 1).value, theirs.flow(8, 1).value, atol=1e-5)
+    assert mine.compare(theirs).distance.max() < 1e-6

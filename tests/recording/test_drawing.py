@@ -133,6 +133,8 @@ def test_a_change_is_drawn_over_what_both_texts_share(read):
     want = (dense(other, 1) - dense(read, 1))[2][np.ix_(at, at)]
     np.testing.assert_allclose(picture.weights, want, atol=1e-6)
     assert picture.rows.names == tuple(NAMES[n] for n in at)
+    with pytest.raises(regard.ValueRangeError, match="layer=1 and head=None came"):
+        read.pictures.change(change, layer=1)
     whole = read.pictures.change(change)
     assert whole.weights.shape == (2, 4)
     assert isinstance(whole.rows, Numbers)

@@ -93,7 +93,7 @@ def test_targets_are_of_the_argument_that_a_layer_looks_from() -> None:
 
 def test_without_a_projection_that_can_be_seen_the_values_count_alone() -> None:
     model, _ = ours()
-    model.out = torch.nn.Sequential(torch.nn.LayerNorm(32), model.out)
+    model.out = torch.nn.Sequential(torch.nn.LayerNorm(32), model.out).eval()
     seen, _ = watched(model)
     (found,) = seen.importance([3])
     assert not found.projected
@@ -152,6 +152,19 @@ def test_gradient_times_attention_is_autograds(make: Any, tolerance: float) -> N
     assert all(one.grad is None for one in model.parameters())
 
 
+def test_attribution_in_bfloat16_is_that_of_the_same_numbers() -> None:
+    model, _ = llama()
+    model.bfloat16()
+    found = watched(model)[0].attribution((6, 17), [3, 6])
+    want = watched(model.double())[0].attribution((6, 17), [3, 6])
+    for mine, other in zip(found.layers, want.layers, strict=True):
+        for name in ("heads", "received", "targets"):
+            exact = getattr(other, name)
+            np.testing.assert_allclose(
+                getattr(mine, name), exact, rtol=0.05, atol=0.02 * np.abs(exact).max()
+            )
+
+
 def test_a_number_may_be_told_by_position_and_token() -> None:
     model, _ = llama()
     seen, output = watched(model)
@@ -171,3 +184,61 @@ def test_what_has_no_attribution() -> None:
         seen.attribution(lambda output: output.last_hidden_state)
     with pytest.raises(regard.KindError, match="no attention that was recorded"):
         seen.attribution(lambda output: torch.zeros(()))
+
+
+def test_statistics_say_that_they_do_not_hold_what_is_asked() -> None:
+    model, _ = llama()
+    with torch.no_grad(), regard.watch(model, keep=regard.Statistics()) as seen:
+        model(IDS)
+    whole, _ = watched(model)
+    asked = [
+        seen.importance,
+        seen.attribution,
+        lambda: seen.without(layer=0, head=0),
+        lambda: seen.rollout([1]),
+        lambda: seen.flow(3, 1),
+        lambda: seen.compare(whole),
+        lambda: whole.compare(seen),
+        lambda: seen.align([" a"]),
+    ]
+    for ask in asked:
+        with pytest.raises(regard.KindError, match=r"statistics only.*watch without keep=Stat"):
+            ask()
+    assert len(seen.roles()) == 8
+
+
+def test_attention_by_hand_is_named_and_no_layer_takes_anothers_place() -> None:
+    class ByHand(type(ours()[0])):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            q, k, v = self.qkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+            return self.out(((q @ k.mT / 8**0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+    model = torch.nn.Sequential(ours()[0], ByHand()).eval()
+    points = {"1": regard.Point(qkv="qkv", heads=4)}
+    for keep, layers in ((None, 2), (regard.QueriesAndKeys(layers=["0"]), 1)):
+        with torch.no_grad(), regard.watch(model, points=points, keep=keep) as seen:
+            model(IDS)
+        assert len(seen) == layers
+        for ask in (seen.importance, lambda seen=seen: seen.attribution(lambda o: o.sum()).layers):
+            if keep is None:
+                with pytest.raises(regard.KindError, match=r"by hand in 1, .*leave it out"):
+                    ask()
+            else:
+                assert [one.layer for one in ask()] == [0]
+
+
+def test_a_projection_is_met_where_time_comes_before_the_batch() -> None:
+    class TimeFirst(type(ours()[0])):  # type: ignore[misc]
+        def forward(self, input_ids: Any) -> Any:
+            x = self.qkv(self.embed(input_ids)).unflatten(-1, (3, 4, 8))  # (B, T, 3, H, D)
+            q, k, v = x.permute(2, 0, 3, 1, 4)
+            return self.out(regard.attend(q, k, v).permute(2, 0, 1, 3).flatten(2))
+
+    model = TimeFirst().eval()
+    seen, _ = watched(model)
+    (found,) = seen.importance(sample=1)
+    assert found.projected
+    v = model.qkv(model.embed(IDS)).unflatten(-1, (3, 4, 8))[1, :, 2]
+    into = model.out.weight.T.reshape(4, 8, -1)
+    norms = torch.einsum("she,hed->hsd", v, into).norm(dim=-1)
+    np.testing.assert_allclose(found.norms, norms.detach(), rtol=1e-4)

@@ -72,6 +72,17 @@ def test_links_are_narrowed(seen):
     }  # fmt: skip
 
 
+def test_numbers_count_from_the_end_and_one_that_is_not_there_is_named(seen):
+    ends = seen.table("links", layers=[-1], heads=[-1], queries=[-1]).arrays()
+    last = seen.table("links", layers=[1], heads=[3], queries=[11]).arrays()
+    assert len(last["layer"])
+    for name, held in last.items():
+        np.testing.assert_array_equal(ends[name], held)
+    for name, size in (("layers", 2), ("heads", 4), ("queries", 12)):
+        with pytest.raises(regard.ValueRangeError, match=rf"0 … {size - 1}, but {size} came"):
+            seen.table("links", **{name: [size]}).arrays()
+
+
 def test_heads_are_what_the_weights_say(model, seen):
     found = seen.table("heads").arrays()
     assert len(found["layer"]) == sum(layer.heads for layer in seen)

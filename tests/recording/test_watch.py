@@ -266,7 +266,7 @@ def test_several_runs_are_kept_apart() -> None:
         model(input_ids=ids(1, 6))
     assert [run.layers[0].q.shape[-2] for run in seen.runs] == [4, 6]
     assert repr(seen).startswith("Recording(2 layers, 2 layers; ")
-    with pytest.raises(regard.ValueRangeError, match=r"holds 2 runs .* choose one: seen.runs\[0\]"):
+    with pytest.raises(regard.ValueRangeError, match=r"holds 2 runs .* choose one: seen.only\(0\)"):
         seen.layers  # noqa: B018
     with regard.watch(model) as empty:
         pass

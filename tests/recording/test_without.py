@@ -154,11 +154,11 @@ def test_attention_by_hand_cannot_be_taken_away() -> None:
             q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
             return ((q @ k.mT / 2).softmax(-1) @ v).transpose(1, 2).flatten(2)
 
-    model = torch.nn.Sequential(ByHand())
+    model = torch.nn.Sequential(ByHand()).eval()
     points = {"*": regard.Point(qkv="qkv", heads=2)}
     with torch.no_grad(), regard.watch(model, points=points) as seen:
         model(torch.randn(1, 5, 8))
-    with pytest.raises(regard.KindError, match="computes attention by hand"):
+    with pytest.raises(regard.KindError, match="attention is computed by hand in 0,"):
         seen.without(layer=0, head=0)
 
 
@@ -178,3 +178,111 @@ def test_a_model_is_left_as_it_was_whatever_happens() -> None:
     assert sum(len(part._forward_pre_hooks) for part in model.modules()) == hooks
     with torch.no_grad():
         assert torch.equal(model(IDS).logits, output.logits)
+
+
+def test_a_model_in_training_is_left_alone() -> None:
+    """Dropout would draw anew, and a norm that averages over its inputs would count them twice."""
+    model, _ = ours()
+    model.norm = torch.nn.BatchNorm1d(len(IDS[0]))
+    seen, _ = watched(model)
+    model.qkv.register_forward_pre_hook(lambda *_: pytest.fail("the model ran"))
+    model.norm.train()
+    asked = [lambda: seen.without(layer=0, head=1), seen.importance, seen.attribution]
+    for ask in asked:
+        with pytest.raises(regard.KindError, match=r"but norm is training; call model\.eval\(\)"):
+            ask()
+    assert "dead" not in seen.roles()[0].scores
+
+
+def test_what_is_asked_inside_the_block_is_not_recorded_again() -> None:
+    model, _ = llama()
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(IDS)
+        steps = seen.follow(2)
+        inside = seen.roles()
+        seen.without(layer=0, head=1)
+        seen.importance()
+        seen.attribution()
+        assert len(seen.runs) == 1
+        assert not seen.missed
+        assert not steps.received
+        assert inside == seen.roles()
+        model(IDS[:, ::2])
+    assert [run.ids.shape for run in seen.runs] == [(2, 8), (2, 4)]
+
+
+def test_one_of_several_runs_answers_by_itself() -> None:
+    model, _ = llama()
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(IDS)
+        model(IDS[:, ::2])
+    with pytest.raises(regard.ValueRangeError, match=r"choose one: seen\.only\(0\)"):
+        seen.roles()
+    alone, _ = watched(model, IDS[:, ::2])
+    for one in (seen.only(1), seen.only(-1)):
+        assert one.roles() == alone.roles()
+        np.testing.assert_array_equal(
+            one.without(layer=1, head=2).change, alone.without(layer=1, head=2).change
+        )
+    with pytest.raises(regard.ValueRangeError, match="a run must lie in 0 … 1, but 2 came"):
+        seen.only(2)
+    with pytest.raises(regard.ValueRangeError, match="holds no run yet"):
+        Recording().only(0)
+
+
+def test_the_inputs_are_those_of_the_pass_though_their_array_is_filled_anew() -> None:
+    model, _ = llama()
+    ids = IDS.clone()
+    seen, _ = watched(model, ids)
+    before = seen.without(layer=0, head=1)
+    ids[:] = 7
+    np.testing.assert_array_equal(seen.without(layer=0, head=1).change, before.change)
+    np.testing.assert_array_equal(seen.run.ids, IDS)
+
+
+class Summed(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.sum((1, 2))
+
+
+def test_the_loss_that_labels_give_is_no_vector() -> None:
+    model, _ = llama()
+    want = watched(model)[0].without(layer=0, head=1)
+    with torch.no_grad(), regard.watch(model) as seen:
+        model(IDS, labels=IDS, return_dict=False)
+    np.testing.assert_array_equal(seen.without(layer=0, head=1).change, want.change)
+    summed = torch.nn.Sequential(ours()[0], Summed()).eval()
+    seen, _ = watched(summed)
+    with pytest.raises(regard.KindError, match=r"must hold vectors .* its shape is \(2,\)"):
+        seen.without(layer=0, head=1)
+
+
+def test_roles_do_without_a_model_that_has_moved() -> None:
+    model, _ = llama()
+    seen, _ = watched(model)
+    model.to("meta")
+    assert "dead" not in seen.roles()[0].scores
+
+
+def test_a_number_that_is_not_there_is_named() -> None:
+    model, _ = llama()
+    seen, _ = watched(model)
+    changed = seen.without(layer=0, head=1)
+    asked = [
+        lambda: seen.roles(sample=2),
+        lambda: seen.importance(sample=2),
+        lambda: seen.attribution(sample=2),
+        lambda: seen.rollout([1], sample=2),
+        lambda: seen.flow(3, 1, sample=2),
+        lambda: changed.likeliest(sample=2),
+    ]
+    for ask in asked:
+        with pytest.raises(regard.ValueRangeError, match="sample must lie in 0 … 1, but 2 came"):
+            ask()
+    assert seen.roles(sample=-1) == seen.roles(sample=1)
+    with pytest.raises(regard.ValueRangeError, match="of's token must lie in 0 … 98, but 400 came"):
+        seen.attribution((3, 400))
+    with pytest.raises(regard.KindError, match=r"or \(position, token\), but it is \(3,\)"):
+        seen.attribution((3,))
+    with pytest.raises(regard.ValueRangeError, match="n must be 0 or more, but -1 came"):
+        seen.find("first", -1)

@@ -46,9 +46,10 @@ class Answers:
         >>> seen.rollout([0, 11]).sum(axis=1).round(6).tolist()
         [1.0, 1.0]
         """
+        from regard.recording.answers.held import layers_of
         from regard.recording.answers.rollout import rollout
 
-        return rollout(self._own.layers, targets, **options)
+        return rollout(layers_of(self._own), targets, **options)
 
     def flow(self, target: int, source: int, **options: Any) -> Flow:
         """How much of token ``source`` can reach token ``target`` at most, and a proof of it.
@@ -59,8 +60,9 @@ class Answers:
         Source: Abnar and Zuidema 2020, section 4.
         """
         from regard.recording.answers.flow import flow
+        from regard.recording.answers.held import layers_of
 
-        return flow(self._own.layers, target, source, **options)
+        return flow(layers_of(self._own), target, source, **options)
 
     def compare(self, other: Recording, **options: Any) -> Comparison:
         """How far each head's weights are from those of ``other``: two prompts, two checkpoints.

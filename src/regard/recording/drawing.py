@@ -26,6 +26,8 @@ from regard.pictures.patches import Patches
 from regard.pictures.phrases import Phrase
 from regard.pictures.strip import Strip
 from regard.recording import places
+from regard.recording.numbered import number as _number
+from regard.recording.numbered import numbers as _numbers
 from regard.recording.reading import spoken
 from regard.recording.recording import Layer, Recording
 from regard.recording.roles import real_of
@@ -210,6 +212,11 @@ class Pictures:
         self, change: Comparison, layer: int | None = None, head: int | None = None
     ) -> Matrix:
         """What ``seen.compare(other)`` found: how far each head moved, or one head's difference."""
+        if (layer is None) != (head is None):
+            raise ValueRangeError(
+                "change takes a layer and a head, for one head's difference, or neither, but "
+                f"layer={layer} and head={head} came"
+            )
         if layer is None or head is None:
             L, H = change.distance.shape
             rows = Numbers(L, Phrase("picture.layer-number"))
@@ -218,10 +225,10 @@ class Pictures:
                           measure=Phrase("picture.distance-of-heads"))  # fmt: skip
         picture = change.image(layer, head, PIXELS)
         axes, block = [], []
-        for axis, places in zip(self._axes(layer), change.places[layer], strict=True):
+        for axis, shared in zip(self._axes(layer), change.places[layer], strict=True):
             whole = names(axis)
-            axes.append(Words([whole[mine] for mine, _ in places], axis.title))
-            block.append(-(-len(places) // PIXELS))
+            axes.append(Words([whole[mine] for mine, _ in shared], axis.title))
+            block.append(-(-len(shared) // PIXELS))
         T, S = axes
         return Change(picture, T, S, self._where(layer, head), (block[0], block[1]))
 
@@ -313,24 +320,3 @@ def names(axis: Axis) -> list[str]:
 
 def _array(answer: Any) -> NDArray[Any]:
     return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer)
-
-
-def _number(name: str, number: int, count: int) -> int:
-    """``number`` counted from 0, or from the end where it is negative."""
-    if not isinstance(number, int | np.integer) or isinstance(number, bool):
-        raise KindError(f"{name} must be a whole number, but it is {number!r}")
-    if not -count <= number < count:
-        raise ValueRangeError(f"{name} must lie in 0 … {count - 1}, but {number} came")
-    return int(number) % count
-
-
-def _numbers(name: str, numbers: Any, count: int) -> list[int]:
-    """One number or several; all of them if None."""
-    if numbers is None:
-        return list(range(count))
-    if isinstance(numbers, int | np.integer):
-        numbers = [numbers]
-    found = [_number(name, number, count) for number in numbers]
-    if not found:
-        raise ValueRangeError(f"{name} must hold a number, but there is none")
-    return found

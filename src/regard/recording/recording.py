@@ -143,7 +143,11 @@ class Layers(MutableSequence[Layer]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Again:
-    """How the forward pass of a run can be had once more; it holds the inputs, not the model."""
+    """How the forward pass of a run can be had once more; it holds the inputs, not the model.
+
+    Token numbers are copies.  Images, sound and vectors are the caller's own arrays, which must
+    stay as they were.
+    """
 
     model: Callable[[], Any]
     """The watched model, or None where it is gone."""
@@ -194,12 +198,40 @@ class Recording(Answers):
             raise ValueRangeError(
                 f"this recording holds {len(self.runs)} runs of the model, not one; "
                 + (
-                    "choose one: seen.runs[0].layers"
+                    "choose one: seen.only(0)"
                     if self.runs
                     else "call the model inside 'with regard.watch(model) as seen:'"
                 )
             )
         return self.runs[0]
+
+    def only(self, number: int) -> Recording:
+        """One of several runs, as a recording of its own that answers every question.
+
+        Raises:
+            ValueRangeError: a run that is not there.
+
+        >>> import regard, torch
+        >>> from transformers import LlamaConfig, LlamaModel
+        >>> config = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        ...                      num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
+        >>> model = LlamaModel(config).eval()
+        >>> with torch.no_grad(), regard.watch(model) as seen:
+        ...     for length in 6, 9:
+        ...         _ = model(input_ids=torch.arange(length)[None])
+        >>> seen.only(1)[0].weights.shape
+        (1, 4, 9, 9)
+        """
+        if not -len(self.runs) <= number < len(self.runs):
+            raise ValueRangeError(
+                f"a run must lie in 0 … {len(self.runs) - 1}, but {number} came"
+                if self.runs
+                else "this recording holds no run yet; call the model inside the with block"
+            )
+        one = Recording(self.tokenizer)
+        one.runs, one.missed = [self.runs[number]], self.missed
+        one.model, one.reading = self.model, self.reading
+        return one
 
     @property
     def layers(self) -> Sequence[Layer]:

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regard._errors import KindError, ShapeError
+from regard._errors import KindError, ShapeError, ValueRangeError
+from regard._shapes import count
+from regard.recording.answers.held import layers_of
+from regard.recording.answers.rollout import in_float64
+from regard.recording.numbered import number
 from regard.recording.recording import Layer, Recording
 
 MEDIAN = 7
@@ -61,19 +65,21 @@ def align(
         length: how long the sound is; frames beyond it are left out.
 
     Raises:
-        KindError: a recording without cross attention.
+        KindError: a recording without cross attention, or of statistics only.
         ShapeError: more pieces than queries.
+        ValueRangeError: a layer or a head that is not there, no heads, or a first below 0.
 
     Source: Radford et al. 2022 (Whisper), section 6 and its timestamps by dynamic time warping;
     the warping: Sakoe and Chiba 1978.
     """
-    cross = [layer for layer in seen if layer.kind == "cross"]
+    cross = [layer for layer in layers_of(seen) if layer.kind == "cross"]
     if not cross:
         raise KindError(
             "words are aligned by cross attention to sound, but this recording has none; watch the "
             "whole model, with input_features and decoder_input_ids"
         )
     T, S = (int(array.shape[-2]) for array in (cross[0].q, cross[0].k))
+    first = count("first", first)
     if first + len(pieces) > T:
         raise ShapeError(
             f"pieces must be at most the {T - first} tokens that queries {first} … {T - 1} "
@@ -82,16 +88,21 @@ def align(
     if heads is None:
         later = range(len(cross) // 2, len(cross))
         heads = [(n, h) for n in later for h in range(cross[n].heads)]
+    chosen = [(cross[number("a cross layer", n, len(cross))], h) for n, h in heads]
+    if not chosen:
+        raise ValueRangeError("heads must hold a (cross layer, head), but there is none")
     frames = S if length is None else max(1, min(S, int(np.ceil(length / seconds))))
     rows = np.arange(first, first + len(pieces))
-    matches = np.mean([_match(cross[n], h, rows, frames) for n, h in heads], axis=0)
+    matches = np.mean(
+        [_match(layer, number("head", h, layer.heads), rows, frames) for layer, h in chosen], axis=0
+    )
     starts = _warped(-matches)
     return tuple(_words(pieces, [*(starts * seconds), frames * seconds]))
 
 
 def _match(layer: Layer, head: int, rows: NDArray[np.int64], frames: int) -> NDArray[np.float64]:
     """(tokens, frames) one head's weights, each frame set beside itself at other tokens."""
-    w = np.asarray(layer.weights[0, head, rows, slice(0, frames)].cpu(), np.float64)
+    w = in_float64(layer.weights[0, head, rows, slice(0, frames)])
     w /= np.maximum(w.sum(-1, keepdims=True), np.finfo(np.float64).tiny)
     spread = w.std(0, keepdims=True)
     w = (w - w.mean(0, keepdims=True)) / np.where(spread > 0, spread, 1.0)

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from regard._errors import KindError
 from regard.core.attention import attend
+from regard.recording.answers.held import check_met, layers_of
 from regard.recording.answers.importance import Targets, check_targets, rows_of
-from regard.recording.answers.rollout import one_of, within
+from regard.recording.answers.rollout import one_of
 from regard.recording.answers.without import last_of, told_of
 from regard.recording.capture.replay import Called, Visitor, replay
+from regard.recording.numbered import number
 from regard.recording.recording import Layer, Recording, Run
 
 if TYPE_CHECKING:
@@ -81,9 +83,10 @@ def attribution(
         progress: called with (layers done, layers in all).
 
     Raises:
-        KindError: a run that cannot be had again; an output without logits; a y that is no number,
-            or that no attention has a part in.
-        ValueRangeError: a target that is not there.
+        KindError: a run that cannot be had again; statistics only; an attention that is computed
+            by hand; an output without logits; a y that is no number, or that no attention has a
+            part in.
+        ValueRangeError: a target, a sample, a position or a token that is not there.
 
     Source: weight times gradient: Chefer, Gur and Wolf 2021 (CVPR), section 3.1; summed over a
     head: Michel, Levy and Neubig 2019, section 4.1.
@@ -92,7 +95,10 @@ def attribution(
     found, told = _Leaves(), progress or (lambda done, total: None)
     import torch
 
+    held = layers_of(seen)
+    sample = number("sample", sample, int(held[0].q.shape[0]))
     output = replay(seen.run, found, gradients=True)
+    check_met(seen.run, range(len(held)), {called.number for called, _ in found.of})
     with torch.inference_mode(False), torch.enable_grad():
         y = _number(output, of, sample, seen.run)
         if not found.of or not y.requires_grad:
@@ -144,8 +150,12 @@ def _number(output: Any, of: Of, sample: int, run: Run) -> Any:
     if of is None:
         real = told_of(run, *logits.shape[:2])
         return logits[sample, -1 if real is None else last_of(real)[sample]].max()
-    position, token = of
-    return logits[sample, within(position, logits.shape[1]), token]
+    if not isinstance(of, tuple | list) or len(of) != 2:
+        raise KindError(
+            f"of must be a function of the model's output, or (position, token), but it is {of!r}"
+        )
+    T, V = logits.shape[1:]
+    return logits[sample, number("of's position", of[0], T), number("of's token", of[1], V)]
 
 
 def _of_layer(called: Called, dO: Tensor, rows: NDArray[np.int64], sample: int) -> LayerAttribution:
@@ -154,7 +164,7 @@ def _of_layer(called: Called, dO: Tensor, rows: NDArray[np.int64], sample: int) 
     links = np.zeros((layer.heads, 0, v.shape[-2]))
     if len(rows):
         w = one_of(layer.weights[..., rows, :], sample)
-        links = w * one_of(dO[:, :, rows] @ v.mT, sample)
+        links = w * one_of(dO[:, :, rows].double() @ v.double().mT, sample)
     return LayerAttribution(
         called.number,
         layer.name,

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import ShapeError
+from regard.recording.answers.held import layers_of
+from regard.recording.answers.rollout import in_float64
 from regard.recording.recording import Layer, Recording, Run
 
 Pairs = NDArray[np.int64]
@@ -82,6 +84,7 @@ def compare(
     and no token numbers all places are shared.  Padding is not.
 
     Raises:
+        KindError: statistics only.
         ShapeError: recordings of unlike layers or heads, or texts that share no token.
 
     Source: Clark et al. 2019, section 6, with the total variation in place of Jensen-Shannon's
@@ -131,12 +134,11 @@ def _distances(mine: Layer, other: Layer, at: Pairs, keys: Pairs) -> NDArray[np.
 
 def _rows(layer: Layer, rows: Any) -> NDArray[np.float64]:
     """(H, t, S) the weights of some queries of the first sample."""
-    rows_of_all: NDArray[np.float64] = np.asarray(layer.weights[0, :, rows].cpu(), np.float64)
-    return rows_of_all
+    return in_float64(layer.weights[0, :, rows])
 
 
 def _pairs(mine: Recording, other: Recording) -> list[tuple[Layer, Layer]]:
-    shapes = [[layer.heads for layer in seen] for seen in (mine, other)]
+    shapes = [[layer.heads for layer in layers_of(seen)] for seen in (mine, other)]
     if shapes[0] != shapes[1]:
         raise ShapeError(
             "two recordings are compared head by head, so their layers must have equal heads, but "

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import KindError, ShapeError, ValueRangeError
+from regard._shapes import count
+from regard.recording import numbered
 from regard.recording.answers.written import dead_scores, written
 from regard.recording.reading import plain
 from regard.recording.recording import Layer, Recording
@@ -55,7 +57,7 @@ class Heads(tuple[Head, ...]):
 
         Raises:
             ValueRangeError: a role that there is not, one of repeated tokens in a text that has
-                next to none, or ``separator`` where none are known.
+                next to none, ``separator`` where none are known; an n below 0.
             KindError: ``dead`` where the model could not be run again.
         """
         if role not in ROLES:
@@ -81,10 +83,10 @@ class Heads(tuple[Head, ...]):
         if not known:
             raise KindError(
                 f"no head has a score for {role!r}, for it takes the values that heads mix, which "
-                "a recording has only as long as its model can be run again"
+                "a recording has only as long as its model can be run again, in evaluation mode"
             )
         known.sort(key=lambda head: (-head.scores[role], head.layer, head.head))
-        return tuple(known[:n])
+        return tuple(known[: count("n", n)])
 
 
 def roles(
@@ -106,6 +108,7 @@ def roles(
 
     Raises:
         ShapeError: a recording without self-attention.
+        ValueRangeError: a sample that is not there.
 
     The rules, scores and sources: ``regard/recording/roles.py``.
     """
@@ -114,6 +117,7 @@ def roles(
     numbers = [n for n, layer in enumerate(held) if _is_square(layer)]
     if not numbers:
         raise ShapeError("roles are those of self-attention, but this recording has none")
+    sample = numbered.number("sample", sample, _batch(held[numbers[0]]))
     marks: dict[tuple[str, bool], tuple[int, ...]] = {}
     lengths = _lengths(seen)
     found: list[Head] = []
@@ -180,6 +184,10 @@ def _is_square(layer: Layer | LayerStatistics) -> bool:
     return T == S and layer.kind != "cross"
 
 
+def _batch(layer: Layer | LayerStatistics) -> int:
+    return layer.shape[0] if isinstance(layer, LayerStatistics) else int(layer.q.shape[0])
+
+
 def _repeats(ids: NDArray[np.int64]) -> bool:
     return len(ids) - len(np.unique(ids)) >= FEW
 
@@ -197,5 +205,5 @@ def _lengths(seen: Recording) -> dict[int, NDArray[np.float64]]:
     """What the heads write, where the model can be run again."""
     try:
         return written(seen.run) if seen.run.layers else {}
-    except KindError:
+    except (KindError, RuntimeError):  # the latter: the model has moved, or changed, since
         return {}

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import ValueRangeError
-from regard.recording.answers.rollout import within
+from regard.recording.answers.held import check_met, layers_of
+from regard.recording.answers.rollout import in_float64, within
 from regard.recording.capture.replay import Called, Visitor, replay
+from regard.recording.numbered import number
 from regard.recording.recording import Layer, Recording, Run
 from regard.recording.roles import real_of
 
@@ -70,14 +72,18 @@ def importance(
         progress: called with (layers done, layers in all).
 
     Raises:
-        KindError: a run that cannot be had again.
-        ValueRangeError: a target that is not there.
+        KindError: a run that cannot be had again; statistics only; an attention that is computed
+            by hand.
+        ValueRangeError: a target or a sample that is not there.
 
     Source: Kobayashi et al. 2020, section 3.
     """
+    layers = layers_of(seen)
+    sample = number("sample", sample, int(layers[0].q.shape[0]))
     check_targets(seen.run, targets)
     found = _Weighed(seen.run, targets, sample, progress)
     replay(seen.run, found)
+    check_met(seen.run, range(len(layers)), {one.layer for one in found.of})
     return tuple(found.of)
 
 
@@ -115,10 +121,10 @@ class _Weighed(Visitor):
         rows = rows_of(called.layer, self._run, self._targets)
         norms = _norms(called, n)
         real = real_of(called.layer, self._run)
-        got = np.asarray(W.received(None if real is None else real[n])[n].cpu(), np.float64)
+        got = in_float64(W.received(None if real is None else real[n])[n])
         links = np.zeros((W.shape[-3], 0, W.shape[-1]))
         if len(rows):
-            links = np.asarray(W[..., rows, :][n].cpu(), np.float64)
+            links = in_float64(W[..., rows, :][n])
         self.of.append(
             Importance(
                 called.number,

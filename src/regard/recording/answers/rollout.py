@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard._errors import ShapeError, ValueRangeError
+from regard.recording.numbered import number
 from regard.recording.recording import Layer
 
 Progress = Callable[[int, int], None]
@@ -94,5 +95,11 @@ def within(target: int, T: int) -> int:
 
 def one_of(answer: Any, sample: int) -> NDArray[np.float64]:
     """One sample's answer, (H, …), in float64."""
-    one: NDArray[np.float64] = np.asarray(answer[sample].detach().cpu(), np.float64)
-    return one
+    return in_float64(answer[number("sample", sample, len(answer))])
+
+
+def in_float64(answer: Any) -> NDArray[np.float64]:
+    """In NumPy's arrays, which do not know bfloat16."""
+    if hasattr(answer, "detach"):
+        answer = answer.detach().double().cpu()
+    return np.asarray(answer, np.float64)

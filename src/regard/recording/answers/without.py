@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard._errors import KindError, ShapeError, ValueRangeError
+from regard._errors import KindError, ShapeError
+from regard._shapes import count
+from regard.recording.answers.held import check_met, layers_of
 from regard.recording.capture.replay import Called, Visitor, replay
+from regard.recording.numbered import number
 from regard.recording.recording import Recording, Run
 
 if TYPE_CHECKING:
@@ -53,14 +56,20 @@ class Without:
 
         Raises:
             KindError: an output that is no logits.
+            ValueRangeError: a sample that is not there, or an n below 0.
         """
         if self.last is None:
             raise KindError(
                 "the model's output is no logits, so nothing is likely to come next; watch the "
                 "model with its language-model head, or say where they are: without(…, logits=…)"
             )
+        sample = number("sample", sample, len(self.last[0]))
         before, after = (side[sample] for side in self.last)
-        some = {int(t) for side in (before, after) for t in np.argsort(-side, kind="stable")[:n]}
+        some = {
+            int(t)
+            for side in (before, after)
+            for t in np.argsort(-side, kind="stable")[: count("n", n)]
+        }
         found = [Likely(t, float(before[t]), float(after[t])) for t in some]
         return sorted(found, key=lambda one: (-max(one.before, one.after), one.token))
 
@@ -99,13 +108,14 @@ def without(
         logits: takes the model's output to logits (B, T, V); ``output.logits`` unless given.
 
     Raises:
-        KindError: a run that cannot be had again; an attention that is computed by hand, or an
-            output without vectors.
+        KindError: a run that cannot be had again; statistics only; an attention that is computed
+            by hand, or an output without vectors.
         ValueRangeError: a layer or head that is not there.
         ShapeError: logits that are not (B, T, V).
 
     Source: removing heads one by one: Michel, Levy and Neubig 2019, section 2.
     """
+    layers_of(seen)
     run = seen.run
     off: dict[int, list[int]] = {}
     for layer, head in heads:
@@ -114,11 +124,7 @@ def without(
     own = _vectors(replay(run, Visitor()), logits)
     silenced = Silenced(off)
     other = _vectors(replay(run, silenced), logits)
-    if left := [run.layers[n].name for n in off if n not in silenced.met]:
-        raise KindError(
-            f"{left[0]} computes attention by hand, so what its heads give cannot be taken away; "
-            "let it call F.scaled_dot_product_attention or regard.attend"
-        )
+    check_met(run, off, silenced.met)
     named = tuple(sorted((n, h) for n, some in off.items() for h in set(some)))
     real = told_of(run, *own.values.shape[:2])
     return _compared(named, own, other, _next_of(run, own), real)
@@ -126,16 +132,8 @@ def without(
 
 def place_of(run: Run, layer: int, head: int) -> tuple[int, int]:
     """``layer`` and ``head`` counted from 0."""
-    if not -len(run.layers) <= layer < len(run.layers):
-        raise ValueRangeError(
-            f"layer must lie in 0 … {len(run.layers) - 1}, but {layer} came"
-            if len(run.layers)
-            else "this recording holds no layers whose heads could be taken away"
-        )
-    heads = run.layers[layer].heads
-    if not -heads <= head < heads:
-        raise ValueRangeError(f"head must lie in 0 … {heads - 1}, but {head} came")
-    return layer % len(run.layers), head % heads
+    at = number("layer", layer, len(run.layers))
+    return at, number("head", head, run.layers[at].heads)
 
 
 def told_of(run: Run, B: int, T: int) -> NDArray[np.bool_] | None:
@@ -183,7 +181,8 @@ def _vectors(output: Any, logits: Callable[[Any], Any] | None) -> _Vectors:
     if found is None:
         found = getattr(output, "last_hidden_state", output)
     if isinstance(found, tuple | list) and found:
-        found = found[0]
+        # Where the model was given labels, their loss comes before.
+        found = next((one for one in found if getattr(one, "ndim", 0) > 1), found[0])
     if not hasattr(found, "detach"):
         raise KindError(
             "the model's output must be a tensor, or have logits or last_hidden_state, but it is a "
@@ -191,6 +190,11 @@ def _vectors(output: Any, logits: Callable[[Any], Any] | None) -> _Vectors:
         )
     if logits is not None and found.ndim != 3:
         raise ShapeError(f"logits must be (B, T, V), but their shape is {tuple(found.shape)}")
+    if found.ndim < 2:
+        raise KindError(
+            "the model's output must hold vectors (B, …, d), but its shape is "
+            f"{tuple(found.shape)}; say where they are with without(…, logits=…)"
+        )
     found = found.detach()
     # One vector a sample, as a classifier gives it, is one position.
     flat = found.reshape(found.shape[0], -1, found.shape[-1])

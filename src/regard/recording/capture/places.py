@@ -84,7 +84,8 @@ class Inputs:
 def numbers(given: dict[str, Any]) -> dict[str, NDArray[np.int64]]:
     """The arguments that are token numbers, (B, T)."""
     return {
-        name: np.asarray(value.cpu(), np.int64)
+        # A copy, for the caller may fill the array anew.
+        name: np.asarray(value.cpu(), np.int64).copy()
         for name, value in given.items()
         if (name.endswith("ids") and not name.endswith(("position_ids", "type_ids")))
         or name in ("src", "tgt", "x", "input", "inputs", "tokens", "idx")

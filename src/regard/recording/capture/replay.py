@@ -58,7 +58,7 @@ def replay(run: Run, visitor: Visitor, *, gradients: bool = False) -> Any:
     """The model's output, from the inputs of ``run``, with ``visitor`` at each attention.
 
     Raises:
-        KindError: a run that cannot be had again.
+        KindError: a run that cannot be had again; a model in training mode.
     """
     import torch
 
@@ -68,6 +68,7 @@ def replay(run: Run, visitor: Visitor, *, gradients: bool = False) -> Any:
     fast = torch.backends.mha.get_fastpath_enabled()
     hooks = [part.register_forward_pre_hook(writer.projects) for part in model.modules()]
     trained = [one for one in model.parameters() if gradients and one.requires_grad]
+    HERE.replaying = True
     try:
         torch.backends.mha.set_fastpath_enabled(False)  # it computes whole layers in one piece
         for parameter in trained:
@@ -79,6 +80,7 @@ def replay(run: Run, visitor: Visitor, *, gradients: bool = False) -> Any:
         writer.settle()
         return output
     finally:
+        HERE.replaying = False
         TAPS.close(writer)
         torch.backends.mha.set_fastpath_enabled(fast)
         for parameter in trained:
@@ -90,6 +92,7 @@ def replay(run: Run, visitor: Visitor, *, gradients: bool = False) -> Any:
 def _model_of(run: Run) -> tuple[Any, Any]:
     """The model of a run and what was called of it."""
     again = run.again
+    model = None if again is None else again.model()
     why = None
     if again is None:
         why = "it was opened from a file, or a part of the model was called that has no inputs"
@@ -97,15 +100,21 @@ def _model_of(run: Run) -> tuple[Any, Any]:
         why = f"it is {run.calls} passes joined, as of a generation"
     elif any(again.kwargs.get(name) is not None for name in CACHES):
         why = "its model was given a cache, which the pass has changed"
-    elif again.model() is None or again.module() is None:
+    elif model is None or again.module() is None:
         why = "its model is gone"
+    elif training := [name for name, part in model.named_modules() if part.training]:
+        # Dropout would draw anew, and what a layer counts of its inputs would count these too.
+        raise KindError(
+            f"the model must be in evaluation mode to run again, but {training[0] or 'it'} is "
+            "training; call model.eval()"
+        )
     if why is not None:
         raise KindError(
             f"this run cannot be had again, for {why}; call the model on the whole text inside "
             "'with regard.watch(model) as seen:', and keep the model"
         )
     assert again is not None
-    return again.model(), again.module()
+    return model, again.module()
 
 
 class Replayer(Writer):
@@ -168,7 +177,7 @@ class Replayer(Writer):
         if called is None or called.projection is not None or weight is None or not args:
             return
         x: Any = args[0]
-        B, H, T, E = called.o.shape
+        _, H, _, E = called.o.shape
         if (
             weight.ndim != 2
             or not hasattr(x, "detach")
@@ -176,7 +185,9 @@ class Replayer(Writer):
             or x.numel() != called.o.numel()
         ):
             return
-        if not (x.detach().reshape(B, T, H, E) == called.o.transpose(1, 2)).all():
+        given = x.detach()
+        orders = called.o.transpose(1, 2), called.o.permute(2, 0, 1, 3)  # batch or time first
+        if not any((given.reshape(o.shape) == o).all() for o in orders):
             return
         into = weight.detach()
         if type(part).__name__ != "Conv1D":  # whose weight lies the other way round

@@ -34,6 +34,8 @@ class _Here(threading.local):
 
     busy = False
     """A call has been told of, and what it calls in turn is not told again."""
+    replaying = False
+    """A recorded pass runs again, which no watch of its model writes down."""
 
 
 HERE = _Here()

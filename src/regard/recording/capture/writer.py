@@ -12,6 +12,7 @@ from weakref import ref
 from regard.recording.capture.calls import Found, Masks, Unreadable
 from regard.recording.capture.places import ATTENTION, Inputs, kind_of, numbers
 from regard.recording.capture.sequences import Sequence
+from regard.recording.capture.taps import HERE
 from regard.recording.expected import causal_of, expected_of
 from regard.recording.keeping import Keep
 from regard.recording.places import places_of
@@ -63,6 +64,8 @@ class Writer:
 
     def begin(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A forward of the model, or of a part that is called by itself, begins."""
+        if HERE.replaying:
+            return
         call = self.here.call
         if call is None or module in call.inside:  # the latter: an interrupt let the last one hang
             call = self.here.call = self._begun(module, args, kwargs)
@@ -79,7 +82,7 @@ class Writer:
             texts=texts,
             places=places_of(module, given),
             expected=expected_of(self.model, given, self._causal),
-            again=Again(ref(self.model), ref(module), args, kwargs) if args or kwargs else None,
+            again=_again(self.model, module, args, kwargs) if args or kwargs else None,
         )
         with self._lock:
             self.seen.runs.append(run)
@@ -88,7 +91,7 @@ class Writer:
     def end(self, module: Any, _args: Any, output: Any) -> None:
         """It has ended, or raised."""
         call = self.here.call
-        if call is None or not call.inside or call.inside[-1] is not module:
+        if HERE.replaying or call is None or not call.inside or call.inside[-1] is not module:
             return
         call.inside.pop()
         if not call.inside:
@@ -116,7 +119,7 @@ class Writer:
 
     def ran(self, module: Any, why: str) -> None:
         """A module ran that looks like attention, for the reason ``why``."""
-        if self.here.call is not None:
+        if self.here.call is not None and not HERE.replaying:
             self.here.call.ran[self.names[module]] = why
 
     def around(self, module: Any, read: Any, function: Any) -> Any:
@@ -130,8 +133,8 @@ class Writer:
 
     def note(self, module: Any, read: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record one call of the model's."""
-        if self.here.owners:
-            return  # a point answers for all that its module calls
+        if HERE.replaying or self.here.owners:
+            return  # the latter: a point answers for all that its module calls
         call = self.here.call
         alone = call is None
         if call is None:
@@ -181,6 +184,21 @@ def _check_data(found: Found) -> None:
             raise Unreadable("it runs inside a transform of torch.func, whose numbers are not out")
         if type(array) not in (torch.Tensor, torch.nn.Parameter):
             raise Unreadable(f"its queries and keys are of the kind {type(array).__name__}")
+
+
+def _again(model: Any, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Again:
+    kept = {name: _kept(value) for name, value in kwargs.items()}
+    return Again(ref(model), ref(module), tuple(map(_kept, args)), kept)
+
+
+def _kept(value: Any) -> Any:
+    """A copy of token numbers and what lies beside them, whose array the next text may fill."""
+    import torch
+
+    if type(value) is not torch.Tensor or value.is_floating_point() or value.ndim > 2:
+        return value
+    with torch.inference_mode(False):
+        return value.clone()
 
 
 def _same_place(one: str, other: str) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from regard._errors import ValueRangeError
 from regard._shapes import count
 from regard.pictures.overview import ROLES
+from regard.recording.numbered import numbers
 from regard.recording.roles import real_of
 from regard.recording.summary import STRONGEST, LayerStatistics, summarise
 from regard.recording.tables.rows import Column, Part, Table
@@ -68,14 +69,13 @@ def table(
         raise ValueRangeError(f"a table is one of {', '.join(TABLES)}, but {name!r} came")
     count("strongest", strongest, at_least=1)
     held: Sequence[Layer | LayerStatistics] = recording.statistics or recording.layers
-    numbers = range(len(held)) if layers is None else list(layers)
+    chosen = numbers("layer", layers, len(held))
     told = progress or (lambda done, total: None)
     spelled = tuple(_tokens(recording, sample) if tokens is None else tokens)
-    asked = None if queries is None else np.unique(np.asarray(queries, np.int64))
 
     def parts() -> Iterator[Part]:
-        for done, number in enumerate(numbers):
-            told(done, len(numbers))
+        for done, number in enumerate(chosen):
+            told(done, len(chosen))
             layer = held[number]
             if not isinstance(layer, LayerStatistics):
                 layer = summarise(
@@ -87,7 +87,8 @@ def table(
                     real=real_of(layer, recording.run),
                 )
             _check(layer, name, sample)
-            shown = range(layer.heads) if heads is None else heads
+            shown = numbers("head", heads, layer.heads)
+            asked = np.unique(numbers("query", queries, layer.shape[-2]))
             if name == "heads":
                 rows = [_head(layer, number, head, sample) for head in shown]
             else:
@@ -95,7 +96,7 @@ def table(
                     _links(layer, number, head, sample, strongest, least, asked) for head in shown
                 ]
             yield {c: np.concatenate([row[c] for row in rows]) for c in (rows[0] if rows else ())}
-        told(len(numbers), len(numbers))
+        told(len(chosen), len(chosen))
 
     if name == "heads":
         return Table(name, HEADS, spelled, parts)
@@ -110,19 +111,18 @@ def _links(
     sample: int,
     strongest: int,
     least: float,
-    asked: NDArray[np.int64] | None,
+    asked: NDArray[np.int64],
 ) -> Part:
     """The strongest keys of the queries asked for, query by query, the strongest first."""
     keys, weights = (
         array[sample, head][:, :strongest] for array in (layer.top_keys, layer.top_weights)
     )
-    numbers = np.arange(len(keys)) if asked is None else asked
-    keys, weights = keys[numbers], weights[numbers]
+    keys, weights = keys[asked], weights[asked]
     rows, ranks = np.nonzero((keys >= 0) & (weights >= least))
     return {
         "layer": np.full(len(rows), number, np.int32),
         "head": np.full(len(rows), head, np.int32),
-        "query": numbers[rows].astype(np.int32),
+        "query": asked[rows].astype(np.int32),
         "key": keys[rows, ranks].astype(np.int32),
         "rank": ranks.astype(np.int32),
         "weight": weights[rows, ranks].astype(np.float32),
