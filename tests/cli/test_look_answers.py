@@ -133,6 +133,9 @@ def test_a_recording_is_asked_as_far_as_it_can(look: Looked, tmp_path: Path) -> 
     ]:
         refused = look("--load", file, *wrong)
         assert (refused.code, says in refused.err) == (2, True), refused.err
+    assert look(TEXT, "--statistics", "--save", file).code == 0
+    refused = look("--load", file, "--target", "0", "--rollout")
+    assert (refused.code, "holds statistics only" in refused.err) == (2, True), refused.err
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,8 @@ def _show(wish: Wish, lang: Language) -> None:
         question = question_of(wish, subject, stages, _positions, _counted)
         found: dict[str, Any] = {}
         if question is not None:
+            if question.needs_layers and not recording.run.layers:
+                raise UserError("look.statistics-only", option=question.option, file=wish.given)
             stages.begin(question.stage)
             found = question.ask(subject, subject.square(recording), stages.step)
         overview = None
