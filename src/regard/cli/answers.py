@@ -35,8 +35,6 @@ class Question(ABC):
     option: str
     needs_layers = True
     """Whether statistics cannot answer it."""
-    needs_model = False
-    """Whether a recording that was opened from a file cannot."""
     stage = "answer.asking"
 
     @abstractmethod
@@ -149,7 +147,6 @@ class Compare(Question):
     other: Callable[[], tuple[Subject, Recording]]
     """What the same model makes of the other text."""
     option = "--compare"
-    needs_model = True
     stage = "answer.comparing"
 
     def ask(self, subject: Subject, seen: Recording, step: Step) -> dict[str, Any]:
@@ -188,7 +185,6 @@ class Without(Question):
     word: Callable[[int], str]
     """From a token's number to how it reads."""
     option = "--without"
-    needs_model = True
     stage = "answer.running-again"
 
     def ask(self, subject: Subject, seen: Recording, step: Step) -> dict[str, Any]:
