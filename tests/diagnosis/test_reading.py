@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from regard.diagnosis.calling import extra_of, given_back, output_of, place
+from regard.diagnosis.calling import given_back, output_of, place
 from regard.diagnosis.chance import HIGH, LOW, keeping
 from regard.diagnosis.isolate import run
 from regard.diagnosis.lines import line_of, mend_of
@@ -170,8 +170,6 @@ def test_the_output_is_found_among_what_is_returned():
     assert output_of(3) is None
     assert output_of(np.zeros((2, 3), int)) is None
     assert output_of(type("Output", (), {"last_hidden_state": x})()) is x
-    assert extra_of((x, w), x) is w
-    assert extra_of(x, x) is None
 
 
 def test_anything_becomes_numpy():

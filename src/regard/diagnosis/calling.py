@@ -126,20 +126,6 @@ def output_of(result: Any, shape_hint: tuple[int, ...] | None = None) -> Array |
     return None
 
 
-def extra_of(result: Any, output: Array) -> Array | None:
-    """The weights that a subject returned beside its output."""
-    if isinstance(result, tuple):
-        for a in result:
-            if (
-                isinstance(a, np.ndarray)
-                and a is not output
-                and a.dtype.kind == "f"
-                and a.ndim >= 2
-            ):
-                return a
-    return None
-
-
 def forms(subject: Subject) -> list[str]:
     """The forms that the parameters allow."""
     roles = {p.role for p in subject.parameters}
