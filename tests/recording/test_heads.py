@@ -73,7 +73,8 @@ def test_scores_taken_query_by_query_are_those_of_the_dense_weights(T: int, mask
 
 
 def test_a_long_text_is_sampled_evenly_and_in_strips(monkeypatch: Any) -> None:
-    assert len(sampled(10_000)) == rules.SAMPLED
+    assert len(sampled(1_000)) == rules.SAMPLED
+    assert len(sampled(10_000)) == rules.SAMPLED_OF_MANY
     assert sampled(rules.SAMPLED + 1).tolist() == list(range(1, rules.SAMPLED + 1))
     assert sampled(1).tolist() == sampled(0).tolist() == []
     one, ids = layer(50, regard.causal()), drawn(50)

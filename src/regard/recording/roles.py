@@ -58,8 +58,9 @@ PLACED = 0.6
 """The share of the variance that makes a head positional."""
 IDLE = 0.9
 """How far below an even share of the output makes a head dead: it writes a tenth of that."""
-SAMPLED = 512
-"""How many queries are looked at one by one."""
+SAMPLED, SAMPLED_OF_MANY, PAIRS = 512, 96, 3 << 18
+"""How many queries are looked at one by one; and of a text so long that these would make more pairs
+with its keys than ``PAIRS``, where they would cost as much as all other questions together."""
 FEW = 8
 """Fewer queries than these say nothing of a head."""
 BY_WEIGHT = ("previous", "next", "first", "same", "separator", "duplicate", "induction")
@@ -149,8 +150,9 @@ def patterns_of(
 
 
 def sampled(T: int) -> NDArray[np.int64]:
-    """At most ``SAMPLED`` queries, evenly spaced, without the first."""
-    return np.unique(np.linspace(1, T - 1, min(max(T - 1, 0), SAMPLED)).round().astype(np.int64))
+    """At most ``SAMPLED`` queries, evenly spaced, without the first; fewer of a long text."""
+    most = min(SAMPLED, max(SAMPLED_OF_MANY, PAIRS // max(T, 1)))
+    return np.unique(np.linspace(1, T - 1, min(max(T - 1, 0), most)).round().astype(np.int64))
 
 
 def _sampled_of(real: NDArray[np.bool_]) -> NDArray[np.bool_]:
