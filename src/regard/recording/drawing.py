@@ -30,7 +30,7 @@ from regard.recording.numbered import number as _number
 from regard.recording.numbered import numbers as _numbers
 from regard.recording.reading import spoken
 from regard.recording.recording import Layer, Recording
-from regard.recording.roles import real_of
+from regard.recording.roles import in_numpy, real_of
 from regard.recording.summary import LayerStatistics, summarise
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Pictures:
         asked = _numbers("query", query, len(rows))
         strongest = self._weights(layer).topk(STRONGEST)
         head = _number("head", head, self._layer(layer).heads)
-        keys, weights = (_array(part)[0, head] for part in (strongest.keys, strongest.weights))
+        keys, weights = (in_numpy(part)[0, head] for part in (strongest.keys, strongest.weights))
         links = [
             (q, int(key), float(weight))
             for q in asked
@@ -194,7 +194,7 @@ class Pictures:
                 f"layer {layer} looks from one text at another, so its weights have no distance"
             )
         found = self._weights(layer).by_distance()
-        distance, weight = _array(found.distance), _array(found.weight)[0]
+        distance, weight = in_numpy(found.distance), in_numpy(found.weight)[0]
         distance = distance if distance.ndim == 1 else distance[0]
         share = weight / np.maximum(weight.sum(axis=-1, keepdims=True), 1e-30)
         if heads is None:
@@ -253,7 +253,7 @@ class Pictures:
 
     def _ask(self, layer: int, head: Any, question: Question) -> NDArray[np.float64]:
         """The answer for one head of the first sample, or the mean of several."""
-        answer = _array(self._weights(layer).ask(question)[0])[0]
+        answer = in_numpy(self._weights(layer).ask(question)[0])[0]
         heads = _numbers("head", head, len(answer))
         return np.asarray(answer[heads].astype(np.float64).mean(axis=0))
 
@@ -316,7 +316,3 @@ def best(overview: Overview, recording: Recording | None = None, image: Any = No
 def names(axis: Axis) -> list[str]:
     """What the places of ``axis`` are called, spaces and line ends in them kept."""
     return list(axis.names) if isinstance(axis, Words) else [axis.name(n) for n in range(len(axis))]
-
-
-def _array(answer: Any) -> NDArray[Any]:
-    return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer)

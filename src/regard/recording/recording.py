@@ -67,6 +67,11 @@ class Layer:
         return np.asarray(self.weights.visible.reshape(-1, self.q.shape[-2])[0])
 
     @property
+    def sides(self) -> tuple[int, int]:
+        """T and S, how many queries and keys it has."""
+        return int(self.q.shape[-2]), int(self.k.shape[-2])
+
+    @property
     def heads(self) -> int:
         """How many query heads the layer has."""
         return int(self.q.shape[1])

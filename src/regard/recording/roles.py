@@ -178,7 +178,7 @@ def in_numpy(answer: Any) -> Any:
     """The answer in NumPy's arrays."""
     if isinstance(answer, tuple):
         return tuple(in_numpy(one) for one in answer)
-    return np.asarray(answer.cpu() if hasattr(answer, "cpu") else answer)
+    return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer)
 
 
 def _earlier(

@@ -45,7 +45,7 @@ class Subject:
         """The recording, where its layers are those of :meth:`square`, by the same numbers."""
         run = recording.run
         T = len(self.reading.tokens)
-        return recording if all(_sides(one) == (T, T) for one in run.layers) else None
+        return recording if all(one.sides == (T, T) for one in run.layers) else None
 
     def as_seen(self, recording: Recording) -> Subject:
         """Itself, with as many layers as were seen: some models have layers without attention."""
@@ -69,8 +69,8 @@ class Subject:
                 expected=run.expected,
                 again=run.again,
                 calls=run.calls,
-                layers=[one for one in run.layers if _sides(one) == (T, T)],
-                statistics=[one for one in run.statistics if _sides(one) == (T, T)],
+                layers=[one for one in run.layers if one.sides == (T, T)],
+                statistics=[one for one in run.statistics if one.sides == (T, T)],
             )
         )
         if not (seen.runs[0].layers or seen.runs[0].statistics):
@@ -173,14 +173,7 @@ def _positions(recording: Recording, layer: Layer | LayerStatistics) -> list[str
     """What a recording that was saved from Python knows of its positions."""
     for place in recording.run.places.values():
         return place.names()
-    return recording.tokens or [str(n) for n in range(_sides(layer)[0])]
-
-
-def _sides(layer: Layer | LayerStatistics) -> tuple[int, int]:
-    """T and S."""
-    if isinstance(layer, LayerStatistics):
-        return layer.shape[-2], layer.shape[-1]
-    return int(layer.q.shape[-2]), int(layer.k.shape[-2])
+    return recording.tokens or [str(n) for n in range(layer.sides[0])]
 
 
 def _length(loaded: Loaded, count: int, beyond: bool) -> list[Note]:

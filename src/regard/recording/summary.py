@@ -67,6 +67,11 @@ class LayerStatistics:
     """(B, T) which queries are no padding; None where all are.  Padding looks at nothing here."""
 
     @property
+    def sides(self) -> tuple[int, int]:
+        """T and S, how many queries and keys it has."""
+        return self.shape[-2], self.shape[-1]
+
+    @property
     def heads(self) -> int:
         """How many query heads the layer has."""
         return int(self.shape[1])

@@ -177,10 +177,7 @@ def _number(of: NDArray[Any], sample: int, head: int) -> float:
 
 
 def _is_square(layer: Layer | LayerStatistics) -> bool:
-    if isinstance(layer, LayerStatistics):
-        T, S = layer.shape[-2:]
-    else:
-        T, S = int(layer.q.shape[-2]), int(layer.k.shape[-2])
+    T, S = layer.sides
     return T == S and layer.kind != "cross"
 
 

@@ -100,7 +100,7 @@ def table(
 
     if name == "heads":
         return Table(name, HEADS, spelled, parts)
-    known = bool(spelled) and all(_sides(layer) == (len(spelled),) * 2 for layer in held)
+    known = bool(spelled) and all(layer.sides == (len(spelled),) * 2 for layer in held)
     return Table(name, LINKS + (SPELLED if known else ()), spelled, parts)
 
 
@@ -161,12 +161,6 @@ def _head(layer: LayerStatistics, number: int, head: int, sample: int) -> Part:
         )
         for column in HEADS
     }
-
-
-def _sides(layer: Layer | LayerStatistics) -> tuple[int, int]:
-    if isinstance(layer, LayerStatistics):
-        return layer.shape[-2], layer.shape[-1]
-    return int(layer.q.shape[-2]), int(layer.k.shape[-2])
 
 
 def _tokens(recording: Recording, sample: int) -> Sequence[str]:
