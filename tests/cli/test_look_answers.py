@@ -94,6 +94,18 @@ def test_two_texts_are_compared(look: Looked, seen: Any, tiny: Path) -> None:
     assert (refused.code, "share no token" in refused.err) == (2, True)
 
 
+def test_what_changed_between_two_texts_is_drawn(look: Looked, tmp_path: Path) -> None:
+    """The picture shows the difference, of all heads or of the one that is named."""
+    other, every, one = TEXT.replace("then", "thin"), tmp_path / "all.svg", tmp_path / "one.svg"
+    assert look(TEXT, "--compare", other, "--to", every).code == 0
+    assert "total variation" in every.read_text(encoding="utf-8")
+    asked = ("--compare", other, "--layer", "1", "--head", "2", "--to", one)
+    assert look(TEXT, *asked).code == 0
+    drawn = one.read_text(encoding="utf-8")
+    assert "Layer 1, head 2" in drawn
+    assert "change of weight" in drawn
+
+
 def test_a_head_is_taken_away(look: Looked, seen: Any) -> None:
     found = document(look(TEXT, "--without", "1.2", "--without", "0.-1", "--json"))
     want = seen[1].without([(1, 2), (0, 3)])

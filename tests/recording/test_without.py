@@ -120,6 +120,8 @@ def test_what_cannot_be_had_without_a_head() -> None:
             seen.without(**given)
     with pytest.raises(regard.ValueRangeError, match="layer must lie in 0 … 1, but 2 came"):
         seen.without(layer=2, head=0)
+    with pytest.raises(regard.KindError, match=r"heads must hold pairs .* but \(0,\) is none"):
+        seen.without([(0,)])
     with pytest.raises(regard.ValueRangeError, match="head must lie in 0 … 3, but -5 came"):
         seen.without(layer=0, head=-5)
     with regard.watch(model) as written_on:

@@ -9,7 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard._errors import KindError, ShapeError, UserError, ValueRangeError
 from regard._words import Language, say
@@ -17,6 +17,7 @@ from regard._words import Language, say
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from regard.pictures.picture import Picture
     from regard.recording.recording import Recording
     from regard.recording.subjects import Subject
 
@@ -29,6 +30,13 @@ WIDE = 20
 """Cells of a bar."""
 
 
+class Answer(NamedTuple):
+    """What was found, and its own picture, where another than the recording's shows it."""
+
+    found: dict[str, Any]
+    draw: Callable[[], Picture] | None = None
+
+
 class Question(ABC):
     """One question of all heads."""
 
@@ -38,7 +46,7 @@ class Question(ABC):
     stage = "answer.asking"
 
     @abstractmethod
-    def ask(self, subject: Subject, seen: Recording, step: Step) -> dict[str, Any]:
+    def ask(self, subject: Subject, seen: Recording, step: Step) -> Answer:
         """The answer; ``seen`` holds the layers from the subject's positions to themselves."""
 
     @abstractmethod
@@ -54,7 +62,7 @@ class Find(Question):
     option = "--find"
     needs_layers = False
 
-    def ask(self, subject: Subject, seen: Recording, step: Step) -> dict[str, Any]:
+    def ask(self, subject: Subject, seen: Recording, step: Step) -> Answer:
         heads = seen.roles(separators=subject.reading.separators, progress=step)
         try:
             found = heads.find(self.role, len(heads))
@@ -63,7 +71,7 @@ class Find(Question):
             raise UserError(key, role=self.role) from error
         except KindError as error:
             raise UserError("answer.no-values", role=self.role) from error
-        return {
+        answer = {
             "model": subject.model,
             "role": self.role,
             "heads": [
@@ -80,6 +88,7 @@ class Find(Question):
                 for one in found
             ],
         }
+        return Answer(answer)
 
     def show(self, found: dict[str, Any], console: Console, lang: Language) -> None:
         name = say(f"role.{self.role}", lang)
@@ -109,13 +118,13 @@ class Rollout(Question):
     """From a word to where it stands, or a refusal."""
     option = "--rollout"
 
-    def ask(self, subject: Subject, seen: Recording, step: Step) -> dict[str, Any]:
+    def ask(self, subject: Subject, seen: Recording, step: Step) -> Answer:
         at = sorted({p for word in self.targets for p in self.position(word)})
         try:
             shares = seen.rollout(at, progress=step)
         except ShapeError as error:
             raise UserError("answer.not-square", option=self.option) from error
-        return {
+        answer = {
             "model": subject.model,
             "tokens": list(subject.reading.tokens),
             "targets": [
@@ -123,6 +132,7 @@ class Rollout(Question):
                 for p, row in zip(at, shares, strict=True)
             ],
         }
+        return Answer(answer)
 
     def show(self, found: dict[str, Any], console: Console, lang: Language) -> None:
         from regard.pictures.marks import shown
@@ -146,10 +156,12 @@ class Compare(Question):
 
     other: Callable[[], tuple[Subject, Recording]]
     """What the same model makes of the other text."""
+    at: tuple[int, int] | None = None
+    """The layer and the head whose difference is drawn; how far each head moved, if None."""
     option = "--compare"
     stage = "answer.comparing"
 
-    def ask(self, subject: Subject, seen: Recording, step: Step) -> dict[str, Any]:
+    def ask(self, subject: Subject, seen: Recording, step: Step) -> Answer:
         second, theirs = self.other()
         try:
             found = seen.compare(theirs, progress=step)
@@ -157,7 +169,7 @@ class Compare(Question):
             raise UserError("answer.nothing-shared") from error
         heads = int(found.distance.size)
         tokens = [one.reading.tokens for one in (subject, second)]
-        return {
+        answer = {
             "model": subject.model,
             "tokens": [list(some) for some in tokens],
             "shared": [list(pair) for pair in found.queries],
@@ -166,6 +178,8 @@ class Compare(Question):
                 for layer, head, far in found.most_changed(heads)
             ],
         }
+        at = (None, None) if self.at is None else self.at
+        return Answer(answer, lambda: seen.pictures.change(found, *at))
 
     def show(self, found: dict[str, Any], console: Console, lang: Language) -> None:
         values = {"shared": len(found["shared"]), "count": len(found["tokens"][0])}
@@ -187,14 +201,14 @@ class Without(Question):
     option = "--without"
     stage = "answer.running-again"
 
-    def ask(self, subject: Subject, seen: Recording, step: Step) -> dict[str, Any]:
+    def ask(self, subject: Subject, seen: Recording, step: Step) -> Answer:
         try:
             found = seen.without(self.heads)
         except KindError as error:
             raise UserError("answer.by-hand", model=subject.model) from error
         tokens = subject.reading.tokens
         likely = [] if found.last is None else found.likeliest()
-        return {
+        answer = {
             "model": subject.model,
             "tokens": list(tokens),
             "heads": [
@@ -209,6 +223,7 @@ class Without(Question):
                 for one in likely
             ],
         }
+        return Answer(answer)
 
     def show(self, found: dict[str, Any], console: Console, lang: Language) -> None:
         from regard.pictures.marks import shown

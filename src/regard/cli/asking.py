@@ -105,4 +105,5 @@ def question_of(
         recording = second.record(QueriesAndKeys(), stages.begin, stages.step)
         return second, second.square(recording)
 
-    return answers.Compare(read)
+    one = len(wish.layers) == len(wish.heads) == 1
+    return answers.Compare(read, (wish.layers[0], wish.heads[0]) if one else None)

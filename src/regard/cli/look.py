@@ -119,7 +119,7 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
 def _show(wish: Wish, lang: Language) -> None:
     from rich.console import Console
 
-    from regard.cli.answers import document
+    from regard.cli.answers import Answer, document
     from regard.cli.stages import Stages
     from regard.pictures import DRAWN, render, save
     from regard.pictures.document import json_bytes
@@ -135,12 +135,12 @@ def _show(wish: Wish, lang: Language) -> None:
         subject = subject.as_seen(recording)
         notes = [say(key, lang, **values) for key, values in subject.notes]
         question = question_of(wish, subject, stages, _positions, _counted)
-        found: dict[str, Any] = {}
+        answer = Answer({})
         if question is not None:
             if question.needs_layers and not recording.run.layers:
                 raise UserError("look.statistics-only", option=question.option, file=wish.given)
             stages.begin(question.stage)
-            found = question.ask(subject, subject.square(recording), stages.step)
+            answer = question.ask(subject, subject.square(recording), stages.step)
         overview = None
         if question is None or wish.paths:
             overview = _overview(wish, subject, recording, stages)
@@ -155,7 +155,9 @@ def _show(wish: Wish, lang: Language) -> None:
             if path.suffix.lower() in tables.SUFFIXES:
                 _table(path, subject, recording, overview, stages).save(path)
             elif path.suffix.lower() in DRAWN:
-                best(overview, subject.whole(recording), subject.image).save(path, lang)
+                whole = subject.whole(recording)
+                picture = answer.draw() if answer.draw else best(overview, whole, subject.image)
+                picture.save(path, lang)
             else:
                 save(overview, path, lang, progress=stages.step)
             notes.append(say("look.wrote", lang, path=path))
@@ -163,10 +165,10 @@ def _show(wish: Wish, lang: Language) -> None:
         typer.echo(note, err=True)
     if wish.as_json:
         # Bytes, for JSON is UTF-8 whatever the terminal speaks.
-        data = json_bytes(overview) if question is None and overview else document(found)
+        data = json_bytes(overview) if question is None and overview else document(answer.found)
         sys.stdout.buffer.write(data)
     elif question is not None:
-        question.show(found, Console(), lang)
+        question.show(answer.found, Console(), lang)
     elif overview is not None:
         render(overview, Console(), lang)
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from regard._words import Language, say
 from regard.core.call import check
+from regard.recording.roles import real_of
 
 if TYPE_CHECKING:
     from regard.recording.recording import Layer, Recording, Run
@@ -125,15 +126,8 @@ def _by_name(run: Run | None) -> dict[tuple[str, int], Layer]:
 
 def _real(layer: Layer, run: Run) -> NDArray[np.bool_]:
     """(B, T) the queries that are no padding."""
-    B, T = layer.q.shape[0], layer.q.shape[-2]
-    hidden = run.expected.padding.get(layer.queries)
-    real = np.ones((B, T), np.bool_)
-    if hidden is None or len(hidden) != B:
-        return real
-    # A step's mask speaks of all keys; that of a generation's first call, of the first queries.
-    width = min(T, hidden.shape[1])
-    real[:, :width] = ~hidden[:, -width:]
-    return real
+    real = real_of(layer, run)
+    return np.ones((layer.q.shape[0], layer.q.shape[-2]), np.bool_) if real is None else real
 
 
 def _padding(layer: Layer, run: Run) -> Sign | None:

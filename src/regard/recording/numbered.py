@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -37,4 +38,18 @@ def numbers(name: str, values: Any, count: int) -> list[int]:
     found = [number(name, value, count) for value in values]
     if not found:
         raise ValueRangeError(f"{name} must hold a number, but there is none")
+    return found
+
+
+def pairs(name: str, values: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Each of ``values`` as two.
+
+    Raises:
+        KindError: what is no two.
+    """
+    found = []
+    for value in values:
+        if not isinstance(value, tuple | list) or len(value) != 2:
+            raise KindError(f"{name} must hold pairs (layer, head), but {value!r} is none")
+        found.append((value[0], value[1]))
     return found

@@ -17,7 +17,7 @@ from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import count
 from regard.recording.answers.held import layers_of
 from regard.recording.answers.rollout import in_float64
-from regard.recording.numbered import number
+from regard.recording.numbered import number, pairs
 from regard.recording.recording import Layer, Recording
 
 MEDIAN = 7
@@ -67,7 +67,8 @@ def align(
     Raises:
         KindError: a recording without cross attention, or of statistics only.
         ShapeError: more pieces than queries.
-        ValueRangeError: a layer or a head that is not there, no heads, or a first below 0.
+        ValueRangeError: a layer or a head that is not there, no heads, a first below 0,
+            or seconds or a length that are not above 0.
 
     Source: Radford et al. 2022 (Whisper), section 6 and its timestamps by dynamic time warping;
     the warping: Sakoe and Chiba 1978.
@@ -80,6 +81,9 @@ def align(
         )
     T, S = (int(array.shape[-2]) for array in (cross[0].q, cross[0].k))
     first = count("first", first)
+    for name, value in (("seconds", seconds), ("length", 1.0 if length is None else length)):
+        if not value > 0:
+            raise ValueRangeError(f"{name} must be above 0, but {value} came")
     if first + len(pieces) > T:
         raise ShapeError(
             f"pieces must be at most the {T - first} tokens that queries {first} … {T - 1} "
@@ -88,7 +92,7 @@ def align(
     if heads is None:
         later = range(len(cross) // 2, len(cross))
         heads = [(n, h) for n in later for h in range(cross[n].heads)]
-    chosen = [(cross[number("a cross layer", n, len(cross))], h) for n, h in heads]
+    chosen = [(cross[number("a cross layer", n, len(cross))], h) for n, h in pairs("heads", heads)]
     if not chosen:
         raise ValueRangeError("heads must hold a (cross layer, head), but there is none")
     frames = S if length is None else max(1, min(S, int(np.ceil(length / seconds))))

@@ -13,7 +13,7 @@ from regard._errors import KindError, ShapeError
 from regard._shapes import count
 from regard.recording.answers.held import check_met, layers_of
 from regard.recording.capture.replay import Called, Visitor, replay
-from regard.recording.numbered import number
+from regard.recording.numbered import number, pairs
 from regard.recording.recording import Recording, Run
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def without(
 
     Raises:
         KindError: a run that cannot be had again; statistics only; an attention that is computed
-            by hand, or an output without vectors.
+            by hand, an output without vectors, or a head that is no (layer, head).
         ValueRangeError: a layer or head that is not there.
         ShapeError: logits that are not (B, T, V).
 
@@ -118,7 +118,7 @@ def without(
     layers_of(seen)
     run = seen.run
     off: dict[int, list[int]] = {}
-    for layer, head in heads:
+    for layer, head in pairs("heads", heads):
         at, h = place_of(run, layer, head)
         off.setdefault(at, []).append(h)
     own = _vectors(replay(run, Visitor()), logits)
