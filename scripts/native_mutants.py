@@ -126,13 +126,23 @@ def build(work: Path, whole: bool) -> None:
         shutil.copy(library, work / "src" / "regard" / "core" / "engines")
 
 
+def environment(work: Path) -> dict[str, str]:
+    """That of a Python whose ``regard`` is the copy, even where ours is installed to be edited."""
+    first = "import sys\nfrom importlib.machinery import PathFinder\n"
+    first += f"sys.path.insert(0, {str(work / 'src')!r})\nsys.meta_path.insert(0, PathFinder)\n"
+    (work / "sitecustomize.py").write_text(first, encoding="utf-8")
+    env = os.environ | {"PYTHONPATH": str(work)}
+    asked = "import regard.core.engines._native as native; print(native.__file__)"
+    which = run(sys.executable, "-c", asked, env=env).stdout
+    if not which.startswith(str(work)):
+        raise SystemExit(f"the tests would run with {which}")
+    return env
+
+
 def found_by(work: Path, file: str) -> str:
     """The test that fails with the engine that stands in the copy; empty if none does."""
-    code = f"import sys; sys.path.insert(0, {str(work / 'src')!r})"
-    (work / "sitecustomize.py").write_text(code + "\n", encoding="utf-8")
     asks = file in OF_QUESTIONS
     test = "test_native_questions.py" if asks else "test_native_campaign.py"
-    env = os.environ | {"PYTHONPATH": f"{work}{os.pathsep}{work / 'src'}"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-m", "campaign or not campaign"]
     command += [
         "-k",
@@ -143,6 +153,7 @@ def found_by(work: Path, file: str) -> str:
         "first-failure",
     ]
     command.append(str(ROOT / "tests" / "core" / test))
+    env = environment(work)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, cwd=ROOT)
     failed = re.findall(r"^(?:FAILED|ERROR) \S*?::(.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
     if done.returncode not in (0, 1) or bool(failed) != bool(done.returncode):
