@@ -1,7 +1,6 @@
 // How a group of rows is multiplied: one struct a kind of arithmetic, all with the same words.
 #pragma once
 #include "amx.h"
-#include "rows.h"
 
 namespace regard::REGARD_LEVEL {
 
@@ -77,12 +76,13 @@ struct Registers {
 
 #if defined(__AMX_BF16__)
 // The tile unit, in a pipeline: pipeline.h.
+template <class D>
 struct Tiles {
-  using Dot = Pairs;
+  using Dot = D;
   static constexpr int M = 32;
   static constexpr int STRIP = 128;
   static constexpr int KEYS_AT_ONCE = 128;
-  static constexpr int DEEP = 16;
+  static constexpr int DEEP = 32 / D::terms;
   static constexpr bool SHRINKS = false;
   static constexpr bool PACKS = true;
 

@@ -75,7 +75,7 @@ static void compute(const Job& job, int64_t piece, char* scratch) {
     Row& row = x.rows[i];
     set_row(call, entry, h, t, row);
     const char* q = entry.q + h * call.q.head + t * call.q.row;
-    pack_query<typename Kind::Dot>(call, cut, q, x.q + i * LDQ);
+    row.mended = pack_query<typename Kind::Dot>(call, cut, q, x.q + i * LDQ);
     if (!row.first) {
       low = at.first_key;
       high = at.last_key;
