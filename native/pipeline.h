@@ -126,9 +126,9 @@ struct Pipeline {
       --todo;
     };
     if (now) {
-      const int64_t slots = 2 * now->count;
-      soften<Tiles<Dot>>(job, at, x, *now, [&] {
-        for (due += all; due >= slots && todo > 0; due -= slots) one();
+      const int64_t slots = 4 * now->count;
+      soften<Tiles<Dot>>(job, at, x, *now, [&](int parts) {
+        for (due += parts * all; due >= slots && todo > 0; due -= slots) one();
       });
     }
     while (todo > 0) one();

@@ -52,7 +52,8 @@ static void careful_mix(const Job& job, const Place& at, const Row& row, const f
   }
 }
 
-// Scores to weights.  `between` is called twice for each row, and may do other work there.
+// Scores to weights.  `between` is called twice for each row, with the parts of four of the work on a
+// row that come then, and may do other work there.
 template <class Kind, class Between>
 static void soften(const Job& job, [[maybe_unused]] const Place& at, Scratch& x, Tile& tile, Between between) {
   using Dot = typename Kind::Dot;
@@ -70,7 +71,7 @@ static void soften(const Job& job, [[maybe_unused]] const Place& at, Scratch& x,
   for (int i = 0; tile.whole && i < count; ++i)
     tile.whole = sees_all(call, x.rows[r + i], first, tile.last);
   for (int i = 0; i < count; ++i) {
-    between();
+    between(1);
     const Row& row = x.rows[r + i];
     float* s = tile.s + i * Kind::LD;
     if (shaped) shape_row(call, row, first, n, s);
@@ -92,7 +93,7 @@ static void soften(const Job& job, [[maybe_unused]] const Place& at, Scratch& x,
   for (int i = 0; i < count; ++i) tile.shrinks |= tile.shrink[i] != 1;
   const uint32_t threshold = static_cast<uint32_t>(call.threshold);
   for (int i = 0; i < count; ++i) {
-    between();
+    between(3);
     float *s = tile.s + i * Kind::LD, *sum = x.sums + (r + i) * W;
     const F more = threshold ? weigh<Dot, true>(s, full, unit, shift[i], x.rows[r + i].draw,
                                                 job.draws + first, threshold)
@@ -166,7 +167,7 @@ struct InTurn {
     tile.full = pieces_of(last - first, NR) * NR;
     ask_for_biases(job.call, x.rows + r, count, first, last);
     Kind::products(job, at, count, x.q + r * LDQ, first, tile.full, tile.s);
-    soften<Kind>(job, at, x, tile, [] {});
+    soften<Kind>(job, at, x, tile, [](int) {});
     if (prepare<Kind>(job, at, x, tile)) return;
     Kind::mix(job, at, count, tile.s, first, tile.full, tile.shrink,
               x.out + r * job.cut.out_step);
