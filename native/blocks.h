@@ -348,7 +348,9 @@ static void back_piece(const BackJob& job, int64_t number, BackScratch& x, float
   const int64_t first = at.low / NR, panels = at.low < at.high ? pieces_of(at.high, NR) - first : 0;
   std::memset(sums + first * cut.tall * NR, 0, panels * cut.tall * NR * 4);
   std::memset(value_sums + first * cut.value_tall * NR, 0, panels * cut.value_tall * NR * 4);
-  std::memset(x.dp, 0, sizeof x.dp);  // what is not computed is finite, and its weight is 0
+  // What is not computed is finite, and its weight is 0.
+  std::memset(x.s, 0, sizeof x.s);
+  std::memset(x.dp, 0, sizeof x.dp);
   Kind::begin();
   Block<Kind> block{job, at, x, keys, values, straight, sums, value_sums};
   for (int64_t i = at.first_block; i < at.last_block; ++i) {
