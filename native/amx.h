@@ -1,6 +1,6 @@
 // The two products by AMX, whose tiles multiply 16 rows of 32 bfloat16 by 16 columns at once.
 #pragma once
-#include "pack.h"
+#include "halves.h"
 
 #if defined(__AMX_BF16__)
 namespace regard::REGARD_LEVEL {
@@ -38,21 +38,49 @@ REGARD_INLINE void load_tiles(bool low, bool two, const float* from, int64_t ste
   if (two) _tile_loadd(3, from + 16 * step + 16, step * 4);
 }
 
-// By 16 units of A and of B, whose rows lie `next` bytes apart.
+// By 16 units of A and of B, whose rows lie `next` bytes apart; what is null is there already.
 REGARD_INLINE void multiply_tiles(bool low, bool two, const float* a, int64_t step, const float* b,
                                   int64_t next = PANEL) {
-  _tile_loadd(4, a, step * 4);
-  _tile_loadd(6, b, next);
+  if (a) _tile_loadd(4, a, step * 4);
+  if (b) _tile_loadd(6, b, next);
   _tile_dpbf16ps(0, 4, 6);
   if (two) {
-    _tile_loadd(7, b + 16, next);
+    if (b) _tile_loadd(7, b + 16, next);
     _tile_dpbf16ps(1, 4, 7);
   }
   if (low) return;
-  _tile_loadd(5, a + 16 * step, step * 4);
+  if (a) _tile_loadd(5, a + 16 * step, step * 4);
   _tile_dpbf16ps(2, 5, 6);
   if (two) _tile_dpbf16ps(3, 5, 7);
 }
+
+// 32 numbers of A by 32 of B, in turns: of halves several products, each of which finds one of its
+// sides loaded by the one before.
+template <class Dot, int FIRST>
+struct Turns {
+  static constexpr int first = __is_same(Dot, Halves) ? FIRST : 0;
+  static constexpr int end = __is_same(Dot, Halves) ? 4 : 1;
+  static constexpr int all = end - first;
+  int turn = first;
+  bool begins() const { return turn == first; }
+
+  // True after the last.
+  bool multiply(bool low, bool two, const float* a, int64_t step, const float* b,
+                int64_t b_step = NR) {
+    if constexpr (__is_same(Dot, Halves)) {
+      // low low, low high, high high, high low
+      if (turn < 2) a += W;
+      if (turn == 0 || turn == 3) b += W * b_step;
+      multiply_tiles(low, two, turn == first || turn == 2 ? a : nullptr, step,
+                     turn != 2 ? b : nullptr, b_step * 4);
+    } else {
+      multiply_tiles(low, two, a, step, b, b_step * 4);
+    }
+    if (++turn < end) return false;
+    turn = first;
+    return true;
+  }
+};
 
 REGARD_INLINE void store_tiles(bool low, bool two, float* to, int64_t step) {
   _tile_stored(0, to, step * 4);

@@ -85,18 +85,19 @@ struct Scores {
 };
 
 #if defined(__AMX_BF16__)
-template <>
-struct Scores<Tiles> {
+template <class Dot>
+struct Scores<Tiles<Dot>> {
   static void of(const Job& job, const Place& at, int rows, const float* q, int64_t first,
                  int64_t n, float* s) {
-    const int64_t depth = job.cut.depth;
-    const float* keys = packed_keys(job, at, first);
-    for (int64_t j = 0; j < n; j += NR, keys += depth * NR) {
-      zero_tiles(rows <= 16);
-      for (int64_t d = 0; d < depth; d += 16)
-        multiply_tiles(rows <= 16, true, q + d, LDQ, keys + d * NR);
-      store_tiles(rows <= 16, true, s + j, LDS);
-    }
+    ProductSteps<Dot> products;
+    products.q = q;
+    products.keys = packed_keys(job, at, first);
+    products.s = s;
+    products.step_s = LDS;
+    products.depth = job.cut.depth;
+    products.keys_left = n;
+    products.low = rows <= 16;
+    while (products.left() > 0) products.step();
   }
 };
 #endif
@@ -165,7 +166,7 @@ struct Asking {
     for (int i = 0; i < count; ++i) {
       Row& row = x.rows[i];
       set_row(call, at.entry, at.g * (call.H / call.G) + (n + i) / call.T, (n + i) % call.T, row);
-      pack_query<typename Kind::Dot>(
+      row.mended = pack_query<typename Kind::Dot>(
           call, job.cut, at.entry.q + row.h * call.q.head + row.t * call.q.row, x.q + i * LDQ);
       low = at_most(low, first_seen(call, row, 0));
       high = at_least(high, seen_from(call, row, 0, call.S));
@@ -195,6 +196,9 @@ struct Asking {
     }
     const int64_t keys = to - from, full = pieces_of(keys, NR) * NR;
     Scores<Kind>::of(job, at, n, x.q + r * LDQ, from, full, x.s);
+#if defined(__AMX_BF16__)
+    mend_scores<typename Kind::Dot>(job, at, x.rows + r, n, from, to, x.s, LDS);
+#endif
     bool whole = true;
     for (int i = r; whole && i < r + n; ++i) whole = sees_all(call, x.rows[i], from, to);
     for (int i = r; i < r + n; ++i) {

@@ -7,7 +7,8 @@ namespace regard::REGARD_LEVEL {
 template <class Fn>
 REGARD_INLINE auto by_kind([[maybe_unused]] const Call& call, Fn fn) {
 #if defined(__AMX_BF16__)
-  if (call.dtype == Dtype::bf16) return fn(GrowingTiles{});
+  if (call.dtype == Dtype::bf16) return fn(GrowingTiles<Pairs>{});
+  if (call.dtype == Dtype::f16) return fn(GrowingTiles<Halves>{});
 #elif defined(__AVX512BF16__)
   if (call.dtype == Dtype::bf16) return fn(Growing<Pairs>{});
 #endif

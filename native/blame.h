@@ -109,24 +109,37 @@ REGARD_INLINE F side_by_side(F a, F b) {
   return _mm512_castsi512_ps((I)_mm512_cvtne2ps_pbh(b, a));
 }
 
-// Two rows of weights and of dS become pairs, in the place of the first of them; and dS rows.
-template <class Fn>
+// Two rows of weights and of dS become units, in the place of the first of them or of both; and dS
+// rows of units.
+template <class Dot, class Fn>
 REGARD_INLINE void pair_rows(int64_t n, float* s, float* dp, float* rows, Fn weigh) {
   for (int64_t j = 0; j < n; j += NR) {
     F p[4], d[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      const int64_t at = i / 2 * LDA + j + i % 2 * W;
+      const int64_t at = i / 2 * Dot::mate * LDA + j + i % 2 * W;
       p[i] = load(s + at);
       d[i] = load(dp + at);
       weigh(p[i], d[i], i / 2, j + i % 2 * W);
     }
-    store(s + j, paired(p[0], p[2]));
-    store(s + j + W, paired(p[1], p[3]));
-    store(dp + j, paired(d[0], d[2]));
-    store(dp + j + W, paired(d[1], d[3]));
-    store(rows + j / 2, side_by_side(d[0], d[1]));
-    store(rows + LDA + j / 2, side_by_side(d[2], d[3]));
+    if constexpr (Dot::terms == 2) {
+      store(s + j, paired(p[0], p[2]));
+      store(s + j + W, paired(p[1], p[3]));
+      store(dp + j, paired(d[0], d[2]));
+      store(dp + j + W, paired(d[1], d[3]));
+      store(rows + j / 2, side_by_side(d[0], d[1]));
+      store(rows + LDA + j / 2, side_by_side(d[2], d[3]));
+    } else {
+#if defined(__AMX_BF16__)
+      constexpr int64_t FAR = Halves::mate * LDA;
+      store_split(p[0], p[2], s + j, s + FAR + j);
+      store_split(p[1], p[3], s + j + W, s + FAR + j + W);
+      store_split(d[0], d[2], dp + j, dp + FAR + j);
+      store_split(d[1], d[3], dp + j + W, dp + FAR + j + W);
+      store_split(d[0], d[1], rows + j, rows + j + W);
+      store_split(d[2], d[3], rows + FAR + j, rows + FAR + j + W);
+#endif
+    }
   }
 }
 #endif

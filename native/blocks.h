@@ -8,79 +8,9 @@
 //
 // Source: Dao et al. 2022 (FlashAttention), appendix B.4.
 #pragma once
-#include "blame.h"
+#include "piece.h"
 
 namespace regard::REGARD_LEVEL {
-
-// From the first that matters to after the last; none if these meet.
-struct Span {
-  int from, to;
-  __attribute__((always_inline)) void widen(Span other) {
-    if (other.from >= other.to) return;
-    if (from >= to) *this = other;
-    from = other.from < from ? other.from : from;
-    to = other.to > to ? other.to : to;
-  }
-};
-
-struct BackScratch {
-  alignas(64) float q[ROWS * LDA], along[ROWS * LDA];
-  alignas(64) float q_turned[WIDEST * LDA], along_turned[WIDEST * LDA];
-  // Scores, then weights; dP, then dS; dS as rows of pairs.
-  alignas(64) float s[ROWS * LDA], dp[ROWS * LDA], ds[ROWS * LDA];
-  alignas(64) float dq[ROWS * LDA];
-  alignas(64) float slopes[TILE];
-  Row rows[ROWS];
-  Asked asked[ROWS];
-  Span keys_of[ROWS];         // of a tile: the keys that a row sees, in whole panels
-  Span rows_of[TILE / NR];    // … and the rows that see a panel
-};
-
-// Of a piece: its key head, its blocks, and the keys that any of their rows sees.
-struct Piece {
-  int64_t b, g, part, first_block, last_block, low, high;
-  Entry entry;
-  const char *along, *along_lse;
-
-  Piece(const BackJob& job, int64_t number)
-      : b(number % job.call.B),
-        g(number / job.call.B % job.call.G),
-        // The last rows first: under a causal mask they have the most to do.
-        part(job.cut.parts - 1 - number / job.heads()),
-        first_block(part * job.cut.part_blocks),
-        last_block(at_most(first_block + job.cut.part_blocks, job.cut.segments * job.cut.blocks)),
-        low(job.call.S),
-        high(0),
-        entry(job.call, b) {
-    const Call& call = job.call;
-    along = job.want.along.data + call.at(job.want.along.lead, b);
-    along_lse = job.want.along_lse.data
-                    ? job.want.along_lse.data + call.at(job.want.along_lse.lead, b)
-                    : nullptr;
-    if (!entry.first) {
-      low = 0;
-      high = call.S;
-      return;
-    }
-    for (int64_t n = from(job.cut, first_block); n < to(job.cut, last_block - 1); ++n) {
-      const int64_t *first = entry.first + n % call.T * call.ranges,
-                    *last = entry.last + n % call.T * call.ranges;
-      for (int64_t k = 0; k < call.ranges; ++k)
-        if (first[k] < last[k]) {
-          low = at_most(low, first[k]);
-          high = at_least(high, last[k]);
-        }
-    }
-    low = at_most(low / NR * NR, high);
-  }
-  // The stacked rows of a block.
-  static int64_t from(const BackCut& cut, int64_t block) {
-    return block / cut.blocks * cut.segment_rows + block % cut.blocks * cut.block_rows;
-  }
-  static int64_t to(const BackCut& cut, int64_t block) {
-    return at_most(from(cut, block) + cut.block_rows, (block / cut.blocks + 1) * cut.segment_rows);
-  }
-};
 
 template <class Kind>
 struct Block {
@@ -152,13 +82,13 @@ struct Block {
       if (rows.from >= rows.to) continue;
       ask_for_biases(call, x.rows + rows.from, at_most(rows.to, count) - rows.from, first + j,
                      first + j + NR);
-      Kind::multiply(some, false, x.q + r * LDA, keys + (first + j) * cut.depth, NR, cut.depth,
-                     x.s + r * LDA + j, LDA, true);
+      Kind::score(some, x.q + r * LDA, keys + (first + j) * cut.depth, cut.depth,
+                  x.s + r * LDA + j);
       Kind::multiply(some, false, x.along + r * LDA, values + (first + j) * cut.value_depth, NR,
                      cut.value_depth, x.dp + r * LDA + j, LDA, true);
     }
     soften(first, last, full);
-    const float* rows = Dot::terms == 1 ? x.dp : x.ds;
+    const float* rows = Dot::mate == 0 ? x.dp : x.ds;
     const int64_t column_step = cut.panels * NR / Dot::terms * NR;
     const int64_t groups = job.want.q.data ? pieces_of(filled, Kind::M) : 0;
     for (int64_t i = 0; i < groups; ++i) {
@@ -202,6 +132,13 @@ struct Block {
 
  private:
   void lay_row(const char* row, int64_t width, int64_t depth, bool minus, float* to) {
+#if defined(__AMX_BF16__)
+    if constexpr (__is_same(Dot, Halves)) {
+      for (int64_t d = 0; d < depth; d += NR)
+        lay_halves(row, job.call.dtype, d, width, all(minus ? -1 : 1), to + d);
+      return;
+    }
+#endif
     for (int64_t d = 0; d < depth; d += W) {
       F u = row_units<Dot>(row, job.call.dtype, d, width);
       store(to + d, minus ? opposite<Dot>(u) : u);
@@ -210,14 +147,18 @@ struct Block {
 
   // [row][unit of numbers] to [number][unit of rows].
   static void turn_rows(const float* rows, int64_t tall, float* to) {
-    constexpr int AT_ONCE = W * Dot::terms;
+    constexpr int AT_ONCE = W * (Dot::mate == 0 ? 1 : 2);
     for (int64_t r = 0; r < ROWS; r += AT_ONCE)
       for (int64_t d = 0; d < tall; d += AT_ONCE) {
-        if constexpr (Dot::terms == 1) {
+        if constexpr (Dot::mate == 0) {
           F y[W];
           for (int i = 0; i < W; ++i) y[i] = load(rows + (r + i) * LDA + d);
           turn(y);
           for (int i = 0; i < W; ++i) store(to + (d + i) * LDA + r, y[i]);
+        } else if constexpr (Dot::terms == 1) {
+#if defined(__AMX_BF16__)
+          turn_halves(rows + r * LDA + d, LDA, to + d * LDA + r);
+#endif
         } else {
 #if defined(__AVX512BF16__)
           alignas(64) float pairs[W][NR];
@@ -258,7 +199,7 @@ struct Block {
   // The keys that a row is softened for: those of the one that it makes pairs with too.
   Span span_of(int i) const {
     Span span = x.keys_of[i];
-    if (Dot::terms == 2) span.widen(x.keys_of[i ^ 1]);
+    if (Dot::mate > 0) span.widen(x.keys_of[i ^ Dot::mate]);
     return span;
   }
 
@@ -297,7 +238,7 @@ struct Block {
         if (!whole && row.first) hide_by_ranges(call, row, from, some, s);
       }
       hide(s, some, wide);
-      if (Dot::terms == 2 && plain) continue;
+      if (Dot::mate > 0 && plain) continue;
       if (draws) weighing.template row<true>(x.asked[i], row.draw, draws + span.from, wide, s, dp);
       else weighing.template row<false>(x.asked[i], 0, nullptr, wide, s, dp);
       if (learned && i < count) add_to_bias(call, job.want, x.asked[i], from, some, dp);
@@ -305,28 +246,31 @@ struct Block {
         for (int64_t j = 0; j < wide; j += W) store(dp + j, mul(load(dp + j), load(x.slopes + j)));
     }
 #if defined(__AVX512BF16__)
-    if constexpr (Dot::terms == 2)
-      for (int i = 0; i < filled; i += 2) {
+    if constexpr (Dot::mate > 0)
+      for (int i = 0; i < filled; ++i) {
+        constexpr int mate = Dot::mate;
+        if (i & mate) continue;
         const Span span = span_of(i);
         const int64_t wide = span.to - span.from;
         const uint32_t* here = draws ? draws + span.from : nullptr;
-        for (int r = i; r < i + 2; ++r) {
-          clear(x.ds + r * LDA, 0, span.from / 2);
-          clear(x.ds + r * LDA, span.to / 2, full / 2);
+        for (int r = i; r <= i + mate; r += mate) {
+          clear(x.ds + r * LDA, 0, span.from / Dot::terms);
+          clear(x.ds + r * LDA, span.to / Dot::terms, full / Dot::terms);
         }
         float *s = x.s + i * LDA + span.from, *dp = x.dp + i * LDA + span.from;
-        float* ds = x.ds + i * LDA + span.from / 2;
-        const F less[2] = {all(-x.asked[i].shift), all(-x.asked[i + 1].shift)};
-        const F rest[2] = {all(x.asked[i].rest), all(x.asked[i + 1].rest)};
-        const F delta[2] = {all(x.asked[i].delta), all(x.asked[i + 1].delta)};
-        const I seed[2] = {all_int(x.rows[i].draw), all_int(x.rows[i + 1].draw)};
-        if (!plain) pair_rows(wide, s, dp, ds, [](F&, F&, int, int64_t) {});
+        float* ds = x.ds + i * LDA + span.from / Dot::terms;
+        const Asked &one = x.asked[i], &other = x.asked[i + mate];
+        const F less[2] = {all(-one.shift), all(-other.shift)};
+        const F rest[2] = {all(one.rest), all(other.rest)};
+        const F delta[2] = {all(one.delta), all(other.delta)};
+        const I seed[2] = {all_int(x.rows[i].draw), all_int(x.rows[i + mate].draw)};
+        if (!plain) pair_rows<Dot>(wide, s, dp, ds, [](F&, F&, int, int64_t) {});
         else if (draws)
-          pair_rows(wide, s, dp, ds, [&](F& p, F& d, int r, int64_t j) {
+          pair_rows<Dot>(wide, s, dp, ds, [&](F& p, F& d, int r, int64_t j) {
             weighing.template one<true>(p, d, less[r], rest[r], delta[r], seed[r], here + j);
           });
         else
-          pair_rows(wide, s, dp, ds, [&](F& p, F& d, int r, int64_t) {
+          pair_rows<Dot>(wide, s, dp, ds, [&](F& p, F& d, int r, int64_t) {
             weighing.template one<false>(p, d, less[r], rest[r], delta[r], seed[r], nullptr);
           });
       }
@@ -404,7 +348,9 @@ static void back_piece(const BackJob& job, int64_t number, BackScratch& x, float
   const int64_t first = at.low / NR, panels = at.low < at.high ? pieces_of(at.high, NR) - first : 0;
   std::memset(sums + first * cut.tall * NR, 0, panels * cut.tall * NR * 4);
   std::memset(value_sums + first * cut.value_tall * NR, 0, panels * cut.value_tall * NR * 4);
-  std::memset(x.dp, 0, sizeof x.dp);  // what is not computed is finite, and its weight is 0
+  // What is not computed is finite, and its weight is 0.
+  std::memset(x.s, 0, sizeof x.s);
+  std::memset(x.dp, 0, sizeof x.dp);
   Kind::begin();
   Block<Kind> block{job, at, x, keys, values, straight, sums, value_sums};
   for (int64_t i = at.first_block; i < at.last_block; ++i) {

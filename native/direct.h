@@ -28,6 +28,7 @@ struct Direct {
   static constexpr int M = FEW;
   static constexpr int STRIP = FEW;
   static constexpr int KEYS_AT_ONCE = 256;
+  static constexpr int BLOCK = KEYS_AT_ONCE;
   static constexpr int LD = LDS;
   static constexpr int DEEP = W;
   static constexpr bool SHRINKS = false;
@@ -116,6 +117,7 @@ struct DirectTiles {
   static constexpr int M = FEW;
   static constexpr int STRIP = FEW;
   static constexpr int KEYS_AT_ONCE = 256;
+  static constexpr int BLOCK = KEYS_AT_ONCE;
   static constexpr int LD = LDS;
   static constexpr int DEEP = 16;
   static constexpr bool SHRINKS = false;

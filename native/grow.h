@@ -79,29 +79,42 @@ struct Growing {
       table[n](a + r * LDA, b, b_step, depth, c + r * c_step, c_step, fresh);
     }
   }
+  static void score(int64_t rows, const float* q, const float* k, int64_t depth, float* s) {
+    multiply(rows, false, q, k, NR, depth, s, LDA, true);
+  }
 };
 
 #if defined(__AMX_BF16__)
+template <class D>
 struct GrowingTiles {
-  using Dot = Pairs;
+  using Dot = D;
   static constexpr int M = 32;
   static constexpr int LOW = 16;
   static constexpr int STEP = 32;
-  static constexpr int DEEP = 16;
+  static constexpr int DEEP = 32 / D::terms;
   static constexpr int TALL = 16;
 
   static void begin() { configure_tiles(); }
   static void end() { _tile_release(); }
-  static void multiply(int64_t rows, bool half, const float* a, const float* b, int64_t b_step,
+  template <int FIRST>
+  static void in_turns(int64_t rows, bool half, const float* a, const float* b, int64_t b_step,
                        int64_t depth, float* c, int64_t c_step, bool fresh) {
     for (int64_t r = 0; r < rows; r += 32) {
       const bool low = rows - r <= 16, two = !half;
       if (fresh) zero_tiles(low);
       else load_tiles(low, two, c + r * c_step, c_step);
-      for (int64_t d = 0; d < depth; d += 16)
-        multiply_tiles(low, two, a + r * LDA + d, LDA, b + d * b_step, b_step * 4);
+      Turns<Dot, FIRST> turns;
+      for (int64_t d = 0; d < depth; d += DEEP)
+        while (!turns.multiply(low, two, a + r * LDA + d, LDA, b + d * b_step, b_step)) {}
       store_tiles(low, two, c + r * c_step, c_step);
     }
+  }
+  static void multiply(int64_t rows, bool half, const float* a, const float* b, int64_t b_step,
+                       int64_t depth, float* c, int64_t c_step, bool fresh) {
+    in_turns<1>(rows, half, a, b, b_step, depth, c, c_step, fresh);
+  }
+  static void score(int64_t rows, const float* q, const float* k, int64_t depth, float* s) {
+    in_turns<0>(rows, false, q, k, NR, depth, s, LDA, true);
   }
 };
 #endif

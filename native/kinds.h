@@ -1,7 +1,6 @@
 // How a group of rows is multiplied: one struct a kind of arithmetic, all with the same words.
 #pragma once
 #include "amx.h"
-#include "rows.h"
 
 namespace regard::REGARD_LEVEL {
 
@@ -47,6 +46,7 @@ struct Registers {
   static constexpr int M = MR;         // rows of a group
   static constexpr int STRIP = 8 * MR; // rows that share a stretch of keys while it is in the cache
   static constexpr int KEYS_AT_ONCE = KEYS;
+  static constexpr int BLOCK = KEYS_AT_ONCE;  // … and as many after another by the same rows
   static constexpr int LD = LDS;       // numbers from row to row of the scores
   static constexpr int DEEP = 1;       // the depth is a multiple of this
   static constexpr bool SHRINKS = true;  // mix() scales what is there
@@ -77,12 +77,14 @@ struct Registers {
 
 #if defined(__AMX_BF16__)
 // The tile unit, in a pipeline: pipeline.h.
+template <class D>
 struct Tiles {
-  using Dot = Pairs;
+  using Dot = D;
   static constexpr int M = 32;
   static constexpr int STRIP = 128;
   static constexpr int KEYS_AT_ONCE = 128;
-  static constexpr int DEEP = 16;
+  static constexpr int BLOCK = 1024;
+  static constexpr int DEEP = 32 / D::terms;
   static constexpr bool SHRINKS = false;
   static constexpr bool PACKS = true;
 

@@ -12,7 +12,8 @@ REGARD_INLINE auto by_kind(const Call& call, Fn fn) {
   // A backward pass multiplies as the way for many queries does, and its weights then sum to 1.
   const bool few = call.H / call.G * call.T <= FEW && call.lse_dtype == Dtype::f32;
 #if defined(__AMX_BF16__)
-  if (call.dtype == Dtype::bf16) return few ? fn(DirectTiles{}) : fn(Tiles{});
+  if (call.dtype == Dtype::bf16) return few ? fn(DirectTiles{}) : fn(Tiles<Pairs>{});
+  if (call.dtype == Dtype::f16 && !few) return fn(Tiles<Halves>{});
 #elif defined(__AVX512BF16__)
   if (call.dtype == Dtype::bf16 && !few) return fn(Registers<Pairs>{});
 #endif
@@ -68,9 +69,12 @@ static void pack(const Job& job, int64_t head, int64_t panel, int64_t panels) {
   by_kind(call, [&](auto kind) {
     using Dot = typename decltype(kind)::Dot;
     for (int64_t p = panel; p < panel + panels; ++p) {
-      pack_keys<Dot>(call, c, keys, p * NR, job.keys + head * c.key_floats + p * c.depth * NR);
-      job.unclean[head * c.panels + p] =
+      const bool of_keys = pack_keys<Dot>(call, c, keys, p * NR,
+                                          job.keys + head * c.key_floats + p * c.depth * NR);
+      const bool of_values =
           pack_values<Dot>(call, c, values, p * NR, job.values + head * c.value_floats);
+      job.unclean[head * c.panels + p] =
+          (of_keys ? UNCLEAN_KEYS : 0) | (of_values ? UNCLEAN_VALUES : 0);
     }
   });
 }

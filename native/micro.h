@@ -24,15 +24,24 @@ constexpr int LDS = KEYS + 16;    // … and of the scores, so that rows do not 
 
 struct Floats {
   static constexpr int terms = 1;  // numbers a unit
+  static constexpr int mate = 0;   // of two rows that are made units of together, how far apart
   REGARD_INLINE F step(F sum, F a, F b) { return fma(a, b, sum); }
+  // Weights of NR keys into the place of their scores.
+  REGARD_INLINE void put(float* s, int64_t j, F a, F b) {
+    store(s + j, a);
+    store(s + j + W, b);
+  }
 };
 
 #if defined(__AVX512BF16__)
 struct Pairs {
-  static constexpr int terms = 2;
+  static constexpr int terms = 2, mate = 1;
   REGARD_INLINE F step(F sum, F a, F b) {
     return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a),
                             (__m512bh)_mm512_castps_si512(b));
+  }
+  REGARD_INLINE void put(float* s, int64_t j, F a, F b) {
+    store(s + j / 2, _mm512_castsi512_ps((I)_mm512_cvtne2ps_pbh(b, a)));
   }
 };
 #endif

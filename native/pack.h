@@ -80,9 +80,10 @@ REGARD_INLINE void turn(F (&x)[W]) {
 }
 #endif
 
-// A panel: `there` rows (the rest are 0) of `width` numbers, turned: [unit of the width][row].
+// A panel: `there` rows (the rest are 0) of `width` numbers, turned: [unit of the width][row].  Says
+// whether 0 stands in it for what is not finite: nowhere but in halves.h.
 template <class Dot>
-static void pack_turned(const char* rows, int64_t step, Dtype dtype, int64_t there, int64_t width,
+static bool pack_turned(const char* rows, int64_t step, Dtype dtype, int64_t there, int64_t width,
                         int64_t depth, float* panel) {
   for (int n = 0; n < NV; ++n)
     for (int64_t d = 0; d < depth; d += W) {
@@ -95,13 +96,14 @@ static void pack_turned(const char* rows, int64_t step, Dtype dtype, int64_t the
       const int64_t deep = at_most(W, depth - d);
       for (int64_t i = 0; i < deep; ++i) store(panel + (d + i) * NR + n * W, x[i]);
     }
+  return false;
 }
 
 template <class Dot>
-static void pack_keys(const Call& call, const Cut& cut, const char* keys, int64_t first,
+static bool pack_keys(const Call& call, const Cut& cut, const char* keys, int64_t first,
                       float* panel) {
-  pack_turned<Dot>(keys + first * call.k.row, call.k.row, call.dtype, at_most(NR, call.S - first),
-                   call.D, cut.depth, panel);
+  return pack_turned<Dot>(keys + first * call.k.row, call.k.row, call.dtype,
+                          at_most(NR, call.S - first), call.D, cut.depth, panel);
 }
 
 #if defined(__AVX512BF16__)
@@ -178,14 +180,16 @@ REGARD_INLINE F opposite(F x) {
   }
 }
 
-// Queries of a group of rows, as A of the products; their sign is the scale's.
+// Queries of a group of rows, as A of the products; their sign is the scale's.  Says what
+// pack_turned says.
 template <class Dot>
-static void pack_query(const Call& call, const Cut& cut, const char* row, float* to) {
+static bool pack_query(const Call& call, const Cut& cut, const char* row, float* to) {
   const bool minus = call.scale < 0;
   for (int64_t d = 0; d < cut.depth; d += W) {
     F x = row_units<Dot>(row, call.dtype, d, call.D);
     store(to + d, minus ? opposite<Dot>(x) : x);
   }
+  return false;
 }
 
 }  // namespace regard::REGARD_LEVEL

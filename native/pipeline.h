@@ -14,19 +14,21 @@ struct TilingOf {
 
 #if defined(__AMX_BF16__)
 
-// The scores of a tile, 32 keys by 32 units of the depth at a time.
+// The scores of a tile, 32 keys by 32 numbers of the depth at a time.
+template <class Dot>
 struct ProductSteps {
   const float *q = nullptr, *keys = nullptr;
   float* s = nullptr;
-  int64_t depth = 0, keys_left = 0, d = 0;
+  int64_t step_s = LDT, depth = 0, keys_left = 0, d = 0;
+  Turns<Dot, 0> turns;
   bool low = false;
 
-  int64_t left() const { return keys_left / NR * (depth / 16); }
+  int64_t left() const { return keys_left / NR * (depth / (NR / Dot::terms)) * turns.all; }
   void step() {
-    if (d == 0) zero_tiles(low);
-    multiply_tiles(low, true, q + d, LDQ, keys + d * NR);
-    if ((d += 16) < depth) return;
-    store_tiles(low, true, s, LDT);
+    if (d == 0 && turns.begins()) zero_tiles(low);
+    if (!turns.multiply(low, true, q + d, LDQ, keys + d * NR)) return;
+    if ((d += NR / Dot::terms) < depth) return;
+    store_tiles(low, true, s, step_s);
     d = 0;
     s += NR;
     keys += depth * NR;
@@ -35,18 +37,22 @@ struct ProductSteps {
 };
 
 // What a tile adds to the output, 32 keys by 32 columns at a time.
+template <class Dot>
 struct MixSteps {
   const float *s = nullptr, *values = nullptr;
   float* out = nullptr;
   int64_t out_step = 0, panel = 0, units = 0, columns = 0, d = 0;
+  Turns<Dot, 1> turns;
   bool low = false;
 
-  int64_t left() const { return pieces_of(columns, NR) * (units / 16); }
+  int64_t left() const {
+    return pieces_of(columns, NR) * (units / (NR / Dot::terms)) * turns.all;
+  }
   void step() {
     const bool two = columns > W;
-    if (d == 0) load_tiles(low, two, out, out_step);
-    multiply_tiles(low, two, s + d, LDT, values + d * NR);
-    if ((d += 16) < units) return;
+    if (d == 0 && turns.begins()) load_tiles(low, two, out, out_step);
+    if (!turns.multiply(low, two, s + d, LDT, values + d * NR)) return;
+    if ((d += NR / Dot::terms) < units) return;
     store_tiles(low, two, out, out_step);
     d = 0;
     out += NR;
@@ -55,6 +61,7 @@ struct MixSteps {
   }
 };
 
+template <class Dot>
 struct Pipeline {
   const Job& job;
   const Place& at;
@@ -69,7 +76,7 @@ struct Pipeline {
     next->first = first;
     next->last = end;
     next->full = pieces_of(end - first, NR) * NR;
-    ProductSteps products;
+    ProductSteps<Dot> products;
     products.q = x.q + r * LDQ;
     products.keys = packed_keys(job, at, first);
     products.s = next->s;
@@ -81,22 +88,22 @@ struct Pipeline {
     now = next;
   }
   void finish() {
-    advance(ProductSteps{});
+    advance({});
     last = now;
     now = nullptr;
-    advance(ProductSteps{});
+    advance({});
   }
 
  private:
-  MixSteps mix_of(const Tile& tile) {
-    MixSteps m;
-    if (prepare<Tiles>(job, at, x, tile)) return m;
+  MixSteps<Dot> mix_of(const Tile& tile) {
+    MixSteps<Dot> m;
+    if (prepare<Tiles<Dot>>(job, at, x, tile)) return m;
     m.s = tile.s;
-    m.values = packed_values<Pairs>(job, at, tile.first);
+    m.values = packed_values<Dot>(job, at, tile.first);
     m.out = x.out + tile.r * job.cut.out_step;
     m.out_step = job.cut.out_step;
-    m.panel = job.cut.panels * NR / 2 * NR;
-    m.units = tile.full / 2;
+    m.panel = job.cut.panels * NR / Dot::terms * NR;
+    m.units = tile.full / Dot::terms;
     m.columns = job.call.E;
     m.low = tile.count <= 16;
     return m;
@@ -104,8 +111,8 @@ struct Pipeline {
 
   // Softens the tile that has its scores, and meanwhile does all of these products and of the mix
   // of the one before.
-  void advance(ProductSteps products) {
-    MixSteps mix;
+  void advance(ProductSteps<Dot> products) {
+    MixSteps<Dot> mix;
     if (last) mix = mix_of(*last);
     int64_t left = products.left(), todo = left + mix.left(), due = 0;
     const int64_t all = todo;
@@ -119,18 +126,18 @@ struct Pipeline {
       --todo;
     };
     if (now) {
-      const int64_t slots = 2 * now->count;
-      soften<Tiles>(job, x, *now, [&] {
-        for (due += all; due >= slots && todo > 0; due -= slots) one();
+      const int64_t slots = 4 * now->count;
+      soften<Tiles<Dot>>(job, at, x, *now, [&](int parts) {
+        for (due += parts * all; due >= slots && todo > 0; due -= slots) one();
       });
     }
     while (todo > 0) one();
   }
 };
 
-template <>
-struct TilingOf<Tiles> {
-  using type = Pipeline;
+template <class Dot>
+struct TilingOf<Tiles<Dot>> {
+  using type = Pipeline<Dot>;
 };
 
 #endif

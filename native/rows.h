@@ -16,6 +16,7 @@ struct Row {
   const char* mask;
   const char* bias[MAX_BIAS];
   uint32_t draw;  // dropout's seed of the row
+  bool mended;    // its query holds what is not finite: halves.h
 };
 
 REGARD_INLINE uint32_t mixed_one(uint32_t x) {
@@ -223,7 +224,7 @@ REGARD_INLINE float row_largest(const float* s, int64_t n) {
   return largest(larger(a, b));
 }
 
-// Scores to weights 2^(s · unit − shift): into the same row, as floats or as pairs; their sum.
+// Scores to weights 2^(s · unit − shift): into the same row, as what meets the values; their sum.
 template <class Dot, bool Dropout>
 REGARD_INLINE F weigh(float* s, int64_t n, float unit, float shift, uint32_t draw,
                       const uint32_t* draws, uint32_t threshold) {
@@ -238,14 +239,7 @@ REGARD_INLINE F weigh(float* s, int64_t n, float unit, float shift, uint32_t dra
       a = kept(a, mixed(exclusive_or(row, load_int(draws + j))), threshold);
       b = kept(b, mixed(exclusive_or(row, load_int(draws + j + W))), threshold);
     }
-    if constexpr (Dot::terms == 1) {
-      store(s + j, a);
-      store(s + j + W, b);
-    } else {
-#if defined(__AVX512BF16__)
-      store(s + j / 2, _mm512_castsi512_ps((I)_mm512_cvtne2ps_pbh(b, a)));
-#endif
-    }
+    Dot::put(s, j, a, b);
   }
   return add(sum_a, sum_b);
 }

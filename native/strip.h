@@ -75,7 +75,7 @@ static void compute(const Job& job, int64_t piece, char* scratch) {
     Row& row = x.rows[i];
     set_row(call, entry, h, t, row);
     const char* q = entry.q + h * call.q.head + t * call.q.row;
-    pack_query<typename Kind::Dot>(call, cut, q, x.q + i * LDQ);
+    row.mended = pack_query<typename Kind::Dot>(call, cut, q, x.q + i * LDQ);
     if (!row.first) {
       low = at.first_key;
       high = at.last_key;
@@ -95,11 +95,11 @@ static void compute(const Job& job, int64_t piece, char* scratch) {
   Kind::begin();
   typename TilingOf<Kind>::type tiling{job, at, x};
   const int groups = static_cast<int>(pieces_of(count, Kind::M));
-  for (int64_t first = low; first < high; first += Kind::KEYS_AT_ONCE)
+  for (int64_t first = low; first < high; first += Kind::BLOCK)
     for (int i = 0; i < groups; ++i) {
       const int a = Kind::DEEP > 1 ? i * Kind::M : count * i / groups;
       const int b = Kind::DEEP > 1 ? (int)at_most(a + Kind::M, count) : count * (i + 1) / groups;
-      group<Kind>(job, x, tiling, a, b - a, first, at_most(first + Kind::KEYS_AT_ONCE, high));
+      group<Kind>(job, x, tiling, a, b - a, first, at_most(first + Kind::BLOCK, high));
     }
   tiling.finish();
   Kind::end();

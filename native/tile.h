@@ -5,7 +5,7 @@
 //
 // Source: Milakov and Gimelshein 2018; Dao et al. 2022 (FlashAttention), section 3.1.
 #pragma once
-#include "direct.h"
+#include "mend.h"
 
 namespace regard::REGARD_LEVEL {
 
@@ -52,9 +52,10 @@ static void careful_mix(const Job& job, const Place& at, const Row& row, const f
   }
 }
 
-// Scores to weights.  `between` is called twice for each row, and may do other work there.
+// Scores to weights.  `between` is called twice for each row, with the parts of four of the work on a
+// row that come then, and may do other work there.
 template <class Kind, class Between>
-static void soften(const Job& job, Scratch& x, Tile& tile, Between between) {
+static void soften(const Job& job, [[maybe_unused]] const Place& at, Scratch& x, Tile& tile, Between between) {
   using Dot = typename Kind::Dot;
   const Call& call = job.call;
   const int r = tile.r, count = tile.count;
@@ -63,11 +64,14 @@ static void soften(const Job& job, Scratch& x, Tile& tile, Between between) {
   const float unit = shaped ? 1.0f : static_cast<float>(__builtin_fabs(call.scale)) * LOG2E;
   // Of each row: its greatest score before, here, and in all; and what its scores are shifted by.
   alignas(64) float before[32], here[32], found[32], shift[32];
+#if defined(__AMX_BF16__)
+  mend_scores<Dot>(job, at, x.rows + r, count, first, tile.last, tile.s, Kind::LD);
+#endif
   tile.whole = !call.mask.data;
   for (int i = 0; tile.whole && i < count; ++i)
     tile.whole = sees_all(call, x.rows[r + i], first, tile.last);
   for (int i = 0; i < count; ++i) {
-    between();
+    between(1);
     const Row& row = x.rows[r + i];
     float* s = tile.s + i * Kind::LD;
     if (shaped) shape_row(call, row, first, n, s);
@@ -89,7 +93,7 @@ static void soften(const Job& job, Scratch& x, Tile& tile, Between between) {
   for (int i = 0; i < count; ++i) tile.shrinks |= tile.shrink[i] != 1;
   const uint32_t threshold = static_cast<uint32_t>(call.threshold);
   for (int i = 0; i < count; ++i) {
-    between();
+    between(3);
     float *s = tile.s + i * Kind::LD, *sum = x.sums + (r + i) * W;
     const F more = threshold ? weigh<Dot, true>(s, full, unit, shift[i], x.rows[r + i].draw,
                                                 job.draws + first, threshold)
@@ -115,11 +119,27 @@ static bool is_unclean(const Job& job, const Place& at, const Tile& tile) {
   return unclean;
 }
 
+REGARD_INLINE void shrink_rows(const Tile& tile, float* out, int64_t step) {
+  for (int i = 0; tile.shrinks && i < tile.count; ++i)
+    for (int64_t e = 0; e < step; e += W)
+      store(out + i * step + e, mul(load(out + i * step + e), all(tile.shrink[i])));
+}
+
 // What goes before a tile's weights meet the values; true if nothing is left to do after it.
 template <class Kind>
 static bool prepare(const Job& job, const Place& at, Scratch& x, const Tile& tile) {
   const int64_t step = job.cut.out_step;
   float* out = x.out + tile.r * step;
+#if defined(__AMX_BF16__)
+  if constexpr (__is_same(typename Kind::Dot, Halves)) {
+    shrink_rows(tile, out, step);
+    if (any_unclean(job, at, tile.first, tile.last, UNCLEAN_VALUES))
+      for (int i = 0; i < tile.count; ++i)
+        mend_mix(job, at, x.rows[tile.r + i], tile.s + i * Kind::LD, tile.first, tile.last,
+                 out + i * step);
+    return false;
+  }
+#endif
   if (is_unclean<Kind>(job, at, tile)) {
     for (int i = 0; i < tile.count; ++i)
       careful_mix<typename Kind::Dot>(job, at, x.rows[tile.r + i], tile.s + i * Kind::LD,
@@ -127,11 +147,7 @@ static bool prepare(const Job& job, const Place& at, Scratch& x, const Tile& til
                                       out + i * step);
     return true;
   }
-  if constexpr (!Kind::SHRINKS) {
-    for (int i = 0; tile.shrinks && i < tile.count; ++i)
-      for (int64_t e = 0; e < step; e += W)
-        store(out + i * step + e, mul(load(out + i * step + e), all(tile.shrink[i])));
-  }
+  if constexpr (!Kind::SHRINKS) shrink_rows(tile, out, step);
   return false;
 }
 
@@ -151,7 +167,7 @@ struct InTurn {
     tile.full = pieces_of(last - first, NR) * NR;
     ask_for_biases(job.call, x.rows + r, count, first, last);
     Kind::products(job, at, count, x.q + r * LDQ, first, tile.full, tile.s);
-    soften<Kind>(job, x, tile, [] {});
+    soften<Kind>(job, at, x, tile, [](int) {});
     if (prepare<Kind>(job, at, x, tile)) return;
     Kind::mix(job, at, count, tile.s, first, tile.full, tile.shrink,
               x.out + r * job.cut.out_step);
