@@ -63,7 +63,8 @@ def contiguous(array: Array) -> Array:
     if isinstance(array, np.ndarray):
         near = array.strides[-1] == array.itemsize or array.shape[-1] < 2
         return array if near else np.ascontiguousarray(array)
-    return array if array.stride(-1) == 1 or array.shape[-1] < 2 else array.contiguous()
+    near = array.is_contiguous() or array.stride(-1) == 1 or array.shape[-1] < 2
+    return array if near else array.contiguous()
 
 
 def strides(array: Array) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ reaches an output, whatever stands there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod, sqrt
 from typing import Any
@@ -110,6 +110,27 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     output, lse = _answers(call, Mixed in wanted, wide(call) if Lse in wanted else None)
     both = {Mixed: output, Lse: lse}
     return [both[kind] for kind in wanted]
+
+
+def again(call: Call) -> Callable[[Array, Array, Array], Array] | None:
+    """What computes the next call like this one, of which q, k and v alone are others."""
+    every = _Part(call, slice(0, call.sizes.T))
+    hides = call.mask is not None and call.ranges is None
+    if hides or not every.noted(None) or 0 in (*call.q.shape, *call.k.shape, *call.v.shape):
+        return None
+    (first, last), factors = every.ends(None), every.factors()
+    shape, bare = (*call.q.shape[:-1], call.v.shape[-1]), call.bare
+
+    def compute(q: Array, k: Array, v: Array) -> Array:
+        if bare:
+            q, k, v = q[None, ...], k[None, ...], v[None, ...]
+        q, k, v = contiguous(q), contiguous(k), contiguous(v)
+        output = empty(q, shape, q.dtype)
+        lies = (*place(q), *place(k), *place(v), *place(output))
+        _native.attend((*first, *lies, 0, 0, *last), *factors)
+        return output[0] if bare else output
+
+    return compute
 
 
 def remember(call: Call) -> tuple[Array, Array]:
@@ -294,15 +315,20 @@ class _Part:
 
     def ends(self, seen: Array | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What comes before the arrays' places and after them."""
-        call, rows = self.call, self.rows
-        arrays = (seen, call.sink, call.bias, call.frame.order)
-        if call.dropout or any(a is not None for a in arrays):
+        if not self.noted(seen):
             return self._ends(seen)
+        call, rows = self.call, self.rows
         note = call.notes.get((rows.start, rows.stop))
         if note is None:
             note = call.notes[rows.start, rows.stop] = (self._ends(seen), self.alive)
         ends: tuple[tuple[int, ...], tuple[int, ...]] = note[0]
         return ends
+
+    def noted(self, seen: Array | None) -> bool:
+        """Whether these are the same for every call of the form: no array and no draw is in them."""
+        call = self.call
+        arrays = (seen, call.sink, call.bias, call.frame.order)
+        return not call.dropout and all(a is None for a in arrays)
 
     def _ends(self, seen: Array | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
         call, begin, sizes = self.call, self.rows.start, self.call.sizes
