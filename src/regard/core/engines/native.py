@@ -114,12 +114,12 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
 
 def again(call: Call) -> Callable[[Array, Array, Array], Array] | None:
     """What computes the next call like this one, of which q, k and v alone are others."""
-    every = _Part(call, slice(0, call.sizes.T))
+    every, v = _Part(call, slice(0, call.sizes.T)), call.v
     hides = call.mask is not None and call.ranges is None
-    if hides or not every.noted(None) or 0 in (*call.q.shape, *call.k.shape, *call.v.shape):
+    if v is None or hides or not every.noted(None):
         return None
     (first, last), factors = every.ends(None), every.factors()
-    shape, bare = (*call.q.shape[:-1], call.v.shape[-1]), call.bare
+    shape, bare = (*call.q.shape[:-1], v.shape[-1]), call.bare
 
     def compute(q: Array, k: Array, v: Array) -> Array:
         if bare:
@@ -325,7 +325,7 @@ class _Part:
         return ends
 
     def noted(self, seen: Array | None) -> bool:
-        """Whether these are the same for every call of the form: no array and no draw is in them."""
+        """Whether every call of the form has these: no array and no draw is in them."""
         call = self.call
         arrays = (seen, call.sink, call.bias, call.frame.order)
         return not call.dropout and all(a is None for a in arrays)
