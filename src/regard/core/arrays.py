@@ -58,6 +58,15 @@ def empty(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     )
 
 
+def empty_like(array: Array) -> Array:
+    """Room for as many numbers as ``array`` has, one row after another."""
+    if isinstance(array, np.ndarray):
+        return np.empty(array.shape, array.dtype)
+    import torch
+
+    return torch.empty_like(array, memory_format=torch.contiguous_format)
+
+
 def contiguous(array: Array) -> Array:
     """``array``, or a copy if its last axis is not contiguous."""
     if isinstance(array, np.ndarray):
@@ -81,4 +90,6 @@ def place(array: Array | None, row: int = 0) -> tuple[int, ...]:
     if row:
         steps = strides(array)
         return (address(array) + row * steps[-2] * array.itemsize, *steps)
-    return (address(array), *strides(array))
+    if isinstance(array, np.ndarray):
+        return (address(array), *strides(array))
+    return (array.data_ptr() or 64, *array.stride())

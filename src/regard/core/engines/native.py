@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from regard._shapes import Array, count, dtype_name
-from regard.core.arrays import accumulator, address, contiguous, empty, place, strides
+from regard.core.arrays import accumulator, address, contiguous, empty, empty_like, place, strides
 from regard.core.asked import ANSWERED, MOST, Answers
 from regard.core.call import Call
 from regard.core.learned import Learned, line_of, parts_of, wide
@@ -120,12 +120,13 @@ def again(call: Call) -> Callable[[Array, Array, Array], Array] | None:
         return None
     (first, last), factors = every.ends(None), every.factors()
     shape, bare = (*call.q.shape[:-1], v.shape[-1]), call.bare
+    as_q = shape == tuple(call.q.shape)
 
     def compute(q: Array, k: Array, v: Array) -> Array:
         if bare:
             q, k, v = q[None, ...], k[None, ...], v[None, ...]
         q, k, v = contiguous(q), contiguous(k), contiguous(v)
-        output = empty(q, shape, q.dtype)
+        output = empty_like(q) if as_q else empty(q, shape, q.dtype)
         lies = (*place(q), *place(k), *place(v), *place(output))
         _native.attend((*first, *lies, 0, 0, *last), *factors)
         return output[0] if bare else output
