@@ -16,7 +16,7 @@ import regard
 from regard.core import attention, known, plan
 
 TIMES = 4
-"""Calls of a form: the first is checked, the second asks for an engine, the others for neither."""
+"""Calls of a form: the first is checked and finds its engine, the others remember."""
 
 
 def qkv(*shape: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:

@@ -90,6 +90,15 @@ def place(array: Array | None, row: int = 0) -> tuple[int, ...]:
     if row:
         steps = strides(array)
         return (address(array) + row * steps[-2] * array.itemsize, *steps)
-    if isinstance(array, np.ndarray):
-        return (address(array), *strides(array))
-    return (array.data_ptr() or 64, *array.stride())
+    return (address(array), *strides(array))
+
+
+def places(*arrays: Array) -> list[int]:
+    """The same of several, each from its first row on."""
+    found: list[int] = []
+    for array in arrays:
+        if isinstance(array, np.ndarray):
+            found += place(array)
+        else:
+            found += (array.data_ptr() or 64, *array.stride())
+    return found

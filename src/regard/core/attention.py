@@ -10,10 +10,9 @@ from regard._errors import EngineError
 from regard._shapes import Array
 from regard.core.call import check, check_values
 from regard.core.dropout import draw_seed
-from regard.core.known import recall
 from regard.core.merge import Partial
-from regard.core.modes import at_autocast, without_data
-from regard.core.plan import Plan, choose, compute_again, remember, run
+from regard.core.modes import at_autocast, undisturbed, without_data
+from regard.core.plan import Plan, again, choose, remember, run
 from regard.core.reducers import Lse, Mixed
 from regard.core.weights import Weights
 from regard.rules.masks import Mask
@@ -76,6 +75,10 @@ def attend(
     >>> regard.attend(x, x, x).round(3).tolist()
     [[0.384, 0.312], [0.4, 0.3], [0.451, 0.263]]
     """
+    if undisturbed(q, k, v) and bias is None and sink is None and not HEARD:
+        found = again(engine, q, k, v, mask, scale, softcap, start, dropout)
+        if found is not None:
+            return found
     options: dict[str, Any] = {
         "bias": bias,
         "scale": scale,
@@ -91,11 +94,6 @@ def attend(
 
         (output,) = traced.attend(q, k, v, mask, **options, generator=generator, engine=engine)
         return output
-    known = None
-    if bias is None and sink is None and not HEARD:
-        _, known = recall(q, k, v, mask, scale, softcap, start, dropout)
-    if known is not None and (found := compute_again(known, engine, q, k, v)) is not None:
-        return found
     call = check(q, k, v, mask, **options)
     for hear in HEARD:
         hear(q, k, mask, options)
@@ -103,8 +101,7 @@ def attend(
         call = replace(call, seed=draw_seed(call.xp, generator))
     chosen = choose(call, engine, "output").engine
     (output,) = run(call, chosen, [Mixed(call)])
-    if known is not None:
-        remember(call, engine, chosen)
+    remember(call, engine, chosen)
     return call.finish(output, 3)
 
 

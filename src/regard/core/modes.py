@@ -28,6 +28,23 @@ def without_data(array: Any) -> bool:
     return is_torch(array) and (in_graph() or array.is_meta)
 
 
+def undisturbed(q: Any, k: Any, v: Any) -> bool:
+    """Whether no mode of torch is on and no gradient wanted: the numbers are all there is."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return True
+    if torch.compiler.is_compiling():
+        return False
+    modes = torch._C
+    if modes._is_any_autocast_enabled() or modes._are_functorch_transforms_active():
+        return False
+    if torch.autograd.forward_ad._current_level >= 0:
+        return False
+    if not torch.is_grad_enabled():
+        return True
+    return not any(getattr(a, "requires_grad", False) for a in (q, k, v))
+
+
 def at_autocast(q: Array, k: Array, v: Array | None) -> tuple[Array, Array, Array | None]:
     """Queries, keys and values in the dtype that autocast asks for; float64 stays what it is."""
     if not _autocasts(q):

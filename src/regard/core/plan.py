@@ -11,7 +11,8 @@ from regard._errors import EngineError
 from regard._shapes import Array
 from regard.core.call import Call
 from regard.core.engines import flex, formula, native, sdpa, tiles
-from regard.core.modes import differentiates, exactly, refuse_old_vmap
+from regard.core.known import recall
+from regard.core.modes import exactly, refuse_old_vmap
 from regard.core.reducers import Reducer
 
 Want: TypeAlias = Literal["output", "lse", "weights"]
@@ -92,20 +93,24 @@ def run(call: Call, engine: str, reducers: Sequence[Reducer]) -> list[Any]:
 
 def remember(call: Call, asked: str, chosen: str) -> None:
     """Note how the output is computed where ``asked`` has led to the engine ``chosen``."""
-    again = getattr(ENGINES[chosen], "again", None)
-    if again is None or call.differentiated:
+    repeat = getattr(ENGINES[chosen], "repeat", None)
+    if repeat is None or call.differentiated:
         return
-    if compute := again(call):
+    if compute := repeat(call):
         call.notes[asked] = compute
 
 
-def compute_again(known: Call, asked: Any, q: Array, k: Array, v: Array) -> Array | None:
-    """The output as it was computed before; None where there is no note, or torch asks for more."""
-    compute: Compute | None = known.notes.get(asked) if isinstance(asked, str) else None
-    if compute is None or differentiates(q, (q, k, v)):
+def again(engine: Any, q: Array, k: Array, v: Array, *rest: Any) -> Array | None:
+    """The output, computed as that of a call of the same form was before; None if none was.
+
+    ``rest`` are the arguments that ``recall`` takes after q, k and v.
+    """
+    _, known = recall(q, k, v, *rest)
+    if known is None or not isinstance(engine, str):
         return None
+    compute: Compute | None = known.notes.get(engine)
     try:
-        return compute(q, k, v)
-    except RuntimeError:  # to ask each time would take longer than to fail
+        return None if compute is None else compute(q, k, v)
+    except RuntimeError:  # to ask before each call would take longer than to fail
         refuse_old_vmap((q, k, v))
         raise

@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from regard._shapes import Array, count, dtype_name
-from regard.core.arrays import accumulator, address, contiguous, empty, empty_like, place, strides
+from regard.core.arrays import (
+    accumulator,
+    address,
+    contiguous,
+    empty,
+    empty_like,
+    place,
+    places,
+    strides,
+)
 from regard.core.asked import ANSWERED, MOST, Answers
 from regard.core.call import Call
 from regard.core.learned import Learned, line_of, parts_of, wide
@@ -112,7 +121,7 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     return [both[kind] for kind in wanted]
 
 
-def again(call: Call) -> Callable[[Array, Array, Array], Array] | None:
+def repeat(call: Call) -> Callable[[Array, Array, Array], Array] | None:
     """What computes the next call like this one, of which q, k and v alone are others."""
     every, v = _Part(call, slice(0, call.sizes.T)), call.v
     hides = call.mask is not None and call.ranges is None
@@ -127,8 +136,7 @@ def again(call: Call) -> Callable[[Array, Array, Array], Array] | None:
             q, k, v = q[None, ...], k[None, ...], v[None, ...]
         q, k, v = contiguous(q), contiguous(k), contiguous(v)
         output = empty_like(q) if as_q else empty(q, shape, q.dtype)
-        lies = (*place(q), *place(k), *place(v), *place(output))
-        _native.attend((*first, *lies, 0, 0, *last), *factors)
+        _native.attend((*first, *places(q, k, v, output), 0, 0, *last), *factors)
         return output[0] if bare else output
 
     return compute
