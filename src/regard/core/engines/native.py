@@ -128,15 +128,19 @@ def repeat(call: Call) -> Callable[[Array, Array, Array], Array] | None:
     if v is None or hides or not every.noted(None):
         return None
     (first, last), factors = every.ends(None), every.factors()
-    shape, bare = (*call.q.shape[:-1], v.shape[-1]), call.bare
-    as_q = shape == tuple(call.q.shape)
+    shape, axes, bare = (*call.q.shape[:-1], v.shape[-1]), call.q.ndim, call.bare
+    as_q, steps = shape == tuple(call.q.shape), [prod(shape[n:]) for n in range(1, axes + 1)]
 
     def compute(q: Array, k: Array, v: Array) -> Array:
         if bare:
             q, k, v = q[None, ...], k[None, ...], v[None, ...]
-        q, k, v = contiguous(q), contiguous(k), contiguous(v)
+        lies = places(q, k, v)
+        if lies[axes :: axes + 1] != [1, 1, 1]:
+            q, k, v = contiguous(q), contiguous(k), contiguous(v)
+            lies = places(q, k, v)
         output = empty_like(q) if as_q else empty(q, shape, q.dtype)
-        _native.attend((*first, *places(q, k, v, output), 0, 0, *last), *factors)
+        numbers = (*first, *lies, address(output), *steps, 0, 0, *last)
+        _native.attend(numbers, *factors)
         return output[0] if bare else output
 
     return compute
