@@ -91,14 +91,3 @@ def place(array: Array | None, row: int = 0) -> tuple[int, ...]:
         steps = strides(array)
         return (address(array) + row * steps[-2] * array.itemsize, *steps)
     return (address(array), *strides(array))
-
-
-def places(*arrays: Array) -> list[int]:
-    """The same of several, each from its first row on."""
-    found: list[int] = []
-    for array in arrays:
-        if isinstance(array, np.ndarray):
-            found += place(array)
-        else:
-            found += (array.data_ptr() or 64, *array.stride())
-    return found
