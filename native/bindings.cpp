@@ -100,6 +100,63 @@ void attend(const nb::tuple& numbers, double scale, double softcap, double kept)
   regard::run(call);
 }
 
+// Finds where a NumPy array or a torch tensor lies; false if its last axis is not contiguous.
+bool find(nb::handle array, const regard::Call& call, int64_t width, regard::Array& a) {
+  static PyObject* const data_ptr = PyUnicode_InternFromString("data_ptr");
+  static PyObject* const stride = PyUnicode_InternFromString("stride");
+  const int axes = call.leads + 3;
+  const int64_t size = regard::size_of(call.dtype);
+  int64_t steps[regard::MAX_LEAD + 3];
+  if (PyObject_CheckBuffer(array.ptr())) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_STRIDES)) throw nb::python_error();
+    a.data = static_cast<char*>(view.buf);
+    const bool fits = view.ndim == axes;
+    for (int i = 0; fits && i < axes; ++i) steps[i] = view.strides[i];
+    PyBuffer_Release(&view);
+    if (!fits) throw std::invalid_argument("an array of other axes");
+  } else {
+    const nb::object at = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), data_ptr));
+    const nb::object found = at ? nb::steal(PyObject_CallMethodNoArgs(array.ptr(), stride)) : at;
+    if (!found) throw nb::python_error();
+    if (!PyTuple_Check(found.ptr()) || PyTuple_GET_SIZE(found.ptr()) != axes)
+      throw std::invalid_argument("an array of other axes");
+    a.data = static_cast<char*>(PyLong_AsVoidPtr(at.ptr()));
+    for (int i = 0; i < axes; ++i)
+      steps[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(found.ptr(), i)) * size;
+    if (PyErr_Occurred()) throw nb::python_error();
+  }
+  if (!a.data) a.data = reinterpret_cast<char*>(64);  // of an array of no numbers
+  for (int i = 0; i < call.leads; ++i) a.lead[i] = steps[i];
+  a.head = steps[call.leads];
+  a.row = steps[call.leads + 1];
+  a.column = steps[call.leads + 2];
+  return a.column == size || width < 2;
+}
+
+// A call that is made again and again, with other arrays of the same shapes.
+class Again {
+ public:
+  Again(const nb::tuple& numbers, double scale, double softcap, double kept) {
+    Reader in(numbers);
+    call_ = call_of(in, scale, softcap, kept);
+    if (!in.done()) throw std::invalid_argument("too many numbers");
+  }
+  // False, and nothing is done, if the last axis of one of them is not contiguous.
+  bool attend(nb::handle q, nb::handle k, nb::handle v, nb::handle output) const {
+    regard::Call call = call_;
+    const bool near = find(q, call, call.D, call.q) & find(k, call, call.D, call.k) &
+                      find(v, call, call.E, call.v) & find(output, call, call.E, call.out);
+    if (!near) return false;
+    nb::gil_scoped_release release;
+    regard::run(call);
+    return true;
+  }
+
+ private:
+  regard::Call call_;
+};
+
 int how_many(Reader& in) {
   const int64_t n = in.next();
   if (n > regard::MAX_ASKED) throw std::invalid_argument("too many questions of a kind");
@@ -191,7 +248,11 @@ void use_large_pages(uintptr_t address, size_t bytes) {
 
 NB_MODULE(_native, m) {
   m.doc() = "The C++ engine.";
+  nb::set_leak_warnings(false);  // what is remembered of calls lives as long as the process
   m.def("attend", &attend);
+  nb::class_<Again>(m, "Again")
+      .def(nb::init<const nb::tuple&, double, double, double>())
+      .def("attend", &Again::attend);
   m.def("ask", &ask);
   m.def("gradients", &gradients);
   m.def("use_large_pages", &use_large_pages);

@@ -199,12 +199,38 @@ static void hide_by_bytes(const Call& call, const Row& row, int64_t first, int64
     if (!bytes[j * step]) s[j] = -INFINITE;
 }
 
+#if defined(__AVX512F__)
+// The numbers of the vector that begins at j if they lie in from … from + count, else −∞.
+REGARD_INLINE F within(F x, int64_t j, int64_t from, int64_t count) {
+  const I lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const I at = _mm512_add_epi32(lanes, all_int(static_cast<uint32_t>(j - from)));
+  const __mmask16 inside = _mm512_cmplt_epu32_mask(at, all_int(static_cast<uint32_t>(count)));
+  return _mm512_mask_mov_ps(all(-INFINITE), inside, x);
+}
+#endif
+
 REGARD_INLINE void hide(float* s, int64_t from, int64_t to) {
+#if defined(__AVX512F__)
+  // By whole vectors: to read one that was written in pieces takes long.
+  if (const int64_t j = from / W * W; j < from && j + W <= to) {
+    store(s + j, within(load(s + j), j, j, from - j));
+    from = j + W;
+  }
+#endif
   for (int64_t j = from; j < to; ++j) s[j] = -INFINITE;
 }
 
 // −∞ between and beside the row's ranges, which are sorted and apart.
 static void hide_by_ranges(const Call& call, const Row& row, int64_t first, int64_t n, float* s) {
+#if defined(__AVX512F__)
+  // Over all of them alike: a processor cannot guess where each row's range ends.
+  if (call.ranges == 1) {
+    const int64_t start = at_least(row.first[0] - first, 0);
+    const int64_t count = at_least(at_most(row.last[0] - first, n) - start, 0);
+    for (int64_t j = 0; j < n; j += W) store(s + j, within(load(s + j), j, start, count));
+    return;
+  }
+#endif
   int64_t done = 0;
   for (int64_t i = 0; i < call.ranges && done < n; ++i) {
     const int64_t start = at_least(row.first[i] - first, 0), stop = row.last[i] - first;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t MANY_HEADS = 8;      // key heads a thread from which each does whole heads
 constexpr int64_t LARGE = 8 << 20;     // bytes of packed heads above which that is so too, and
-constexpr int64_t SMALL = 512 * 512;   // weights of a head below which nobody should wait for others
+constexpr int64_t SMALL = 1024 * 1024;   // weights of a head below which nobody should wait for others
 
 struct Work {
   Job job;
@@ -18,14 +18,15 @@ struct Work {
   char *scratch, *packed;   // a thread's own, one after another
   size_t scratch_bytes, packed_bytes;
   Packing packing;
-  std::atomic<int64_t> next{0}, done{0}, next_merge{0};
+  Shares shares;
+  std::atomic<int64_t> done{0}, next_merge{0};
 };
 
 void whole_heads(Work& w, int thread) {
   Job job = w.job;
   const int64_t each = job.cut.segments * job.cut.strips * job.cut.parts;
   char* mine = w.packed + thread * w.packed_bytes;
-  for (int64_t head; (head = w.next++) < w.job.heads();) {
+  for (int64_t head; w.shares.take(thread, head);) {
     if (job.cut.packs) {
       lay_out(job.cut, job, 1, mine);
       job.keys -= head * job.cut.key_floats;
@@ -41,7 +42,7 @@ void whole_heads(Work& w, int thread) {
 void all_pieces(Work& w, int thread) {
   const Job& job = w.job;
   w.packing.all(job, *w.level);
-  for (int64_t i; (i = w.next++) < job.pieces(); ++w.done)
+  for (int64_t i; w.shares.take(thread, i); ++w.done)
     w.level->compute(job, i, w.scratch + thread * w.scratch_bytes);
   if (job.cut.parts == 1) return;
   await(w.done, job.pieces());
@@ -84,6 +85,7 @@ void run(const Call& call) {
   at += parts;
   w.packed = at;
   if (!w.by_head) lay_out(cut, job, job.heads(), at);
+  w.shares.deal(w.by_head ? job.heads() : job.pieces(), threads);
   level.begin(job);
   on_threads(work_on, &w, threads);
   arena.let_go(KEPT);

@@ -16,14 +16,39 @@ struct Partial {
   }
 };
 
+// Of a group of rows: no row sees a key outside of first … last, and every row all of whole … end.
+struct Reach {
+  int64_t first = 0, last = 0, whole = 0, end = 0;
+
+  void of(const Call& call, const Row* rows, int count) {
+    first = whole = 0;
+    last = end = call.S;
+    if (!rows[0].first) return;
+    first = call.S;
+    last = 0;
+    for (int i = 0; i < count; ++i)
+      for (int64_t k = 0; k < call.ranges; ++k) {
+        const int64_t from = rows[i].first[k], to = rows[i].last[k];
+        whole = at_least(whole, from);
+        end = at_most(end, to);
+        if (from >= to) continue;
+        first = at_most(first, from);
+        last = at_least(last, to);
+      }
+  }
+};
+
 // All tiles of a group of rows within the keys first … last.
 template <class Kind, class Tiling>
-static void group(const Job& job, Scratch& x, Tiling& tiling, int r, int count, int64_t first,
-                  int64_t last) {
-  for_stretches(job.call, x.rows + r, count, first, last, [&](int64_t low, int64_t high) {
+static void group(const Job& job, Scratch& x, Tiling& tiling, const Reach& reach, int r, int count,
+                  int64_t first, int64_t last) {
+  auto tiles = [&](int64_t low, int64_t high) {
     for (; low < high; low += Kind::KEYS_AT_ONCE)
       tiling.add(r, count, low, at_most(low + Kind::KEYS_AT_ONCE, high));
-  });
+  };
+  if (last <= reach.first || reach.last <= first) return;
+  if (reach.whole <= first && last <= reach.end) return tiles(first, last);
+  for_stretches(job.call, x.rows + r, count, first, last, tiles);
 }
 
 // The answer of a row: `out` are its values, weighted by 2^(score − most), and `sum` the weights'.
@@ -95,12 +120,16 @@ static void compute(const Job& job, int64_t piece, char* scratch) {
   Kind::begin();
   typename TilingOf<Kind>::type tiling{job, at, x};
   const int groups = static_cast<int>(pieces_of(count, Kind::M));
+  int begins[Kind::STRIP / Kind::M + 1] = {};
+  Reach reach[Kind::STRIP / Kind::M];
+  for (int i = 0; i < groups; ++i) {
+    begins[i + 1] = Kind::DEEP > 1 ? (int)at_most((i + 1) * Kind::M, count) : count * (i + 1) / groups;
+    reach[i].of(call, x.rows + begins[i], begins[i + 1] - begins[i]);
+  }
   for (int64_t first = low; first < high; first += Kind::BLOCK)
-    for (int i = 0; i < groups; ++i) {
-      const int a = Kind::DEEP > 1 ? i * Kind::M : count * i / groups;
-      const int b = Kind::DEEP > 1 ? (int)at_most(a + Kind::M, count) : count * (i + 1) / groups;
-      group<Kind>(job, x, tiling, a, b - a, first, at_most(first + Kind::BLOCK, high));
-    }
+    for (int i = 0; i < groups; ++i)
+      group<Kind>(job, x, tiling, reach[i], begins[i], begins[i + 1] - begins[i], first,
+                  at_most(first + Kind::BLOCK, high));
   tiling.finish();
   Kind::end();
 

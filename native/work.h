@@ -7,6 +7,37 @@
 
 namespace regard {
 
+// Pieces of work, dealt out to threads.  Each begins with a stretch of its own, as in torch's own
+// kernels, so that it has in its cache what it read or wrote a call ago; who is done helps the others.
+class Shares {
+ public:
+  static constexpr int MOST = 64;
+  void deal(int64_t pieces, int threads) {
+    count_ = threads < MOST ? threads : MOST;
+    for (int i = 0; i < count_; ++i) {
+      shares_[i].next = pieces * i / count_;
+      shares_[i].end = pieces * (i + 1) / count_;
+    }
+  }
+  bool take(int thread, int64_t& piece) {
+    for (int i = 0; i < count_; ++i) {
+      Share& share = shares_[(thread + i) % count_];
+      if (share.next.load(std::memory_order_relaxed) < share.end &&
+          (piece = share.next++) < share.end)
+        return true;
+    }
+    return false;
+  }
+
+ private:
+  struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
+  Share shares_[MOST];
+  int count_ = 0;
+};
+
 constexpr int64_t PANELS = 8;  // that are packed in one go
 
 inline void lay_out(const Cut& cut, Job& job, int64_t heads, char* at) {

@@ -68,10 +68,12 @@ def seeds() -> None:
 @pytest.fixture
 def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
     """The house as it is where the C++ engine could not be built."""
+    from regard.core import known
     from regard.core.engines import native
 
     monkeypatch.setattr(native, "_native", None)
     monkeypatch.setattr(native, "_missing", "no such module")
+    monkeypatch.setattr(known, "KNOWN", {})  # what calls before have found out with it
 
 
 @pytest.hookimpl(wrapper=True)

@@ -60,11 +60,8 @@ class Sizes:
 
 def in_graph() -> bool:
     """Whether torch is making a graph of this call (torch.compile, torch.export)."""
-    if "torch" not in sys.modules:
-        return False
-    import torch
-
-    return torch.compiler.is_compiling()
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
 
 
 def array_namespace(*arrays: Array) -> Any:

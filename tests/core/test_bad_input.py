@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import regard
-from regard.core import call as calls
 
 Q, K, V = np.zeros((2, 4, 5, 8)), np.zeros((2, 2, 6, 8)), np.zeros((2, 2, 6, 3))
 NAN, LOW = float("nan"), np.float32
@@ -222,10 +221,3 @@ def test_a_call_like_one_before_is_still_checked() -> None:
         for s in ([0, 1], [1, 0])
     ]
     assert not np.allclose(*found)
-
-
-def test_no_more_calls_are_remembered_than_fit() -> None:
-    for n in range(1, 2 * calls._MANY):
-        regard.plan(np.ones((n, 2)), np.ones((3, 2)), np.ones((3, 2)))
-    assert len(calls._KNOWN) <= calls._MANY
-    assert all(known.q is known.k is known.v is None for known in calls._KNOWN.values())

@@ -58,12 +58,22 @@ def empty(like: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     )
 
 
+def empty_like(array: Array) -> Array:
+    """Room for as many numbers as ``array`` has, one row after another."""
+    if isinstance(array, np.ndarray):
+        return np.empty(array.shape, array.dtype)
+    import torch
+
+    return torch.empty_like(array, memory_format=torch.contiguous_format)
+
+
 def contiguous(array: Array) -> Array:
     """``array``, or a copy if its last axis is not contiguous."""
     if isinstance(array, np.ndarray):
         near = array.strides[-1] == array.itemsize or array.shape[-1] < 2
         return array if near else np.ascontiguousarray(array)
-    return array if array.stride(-1) == 1 or array.shape[-1] < 2 else array.contiguous()
+    near = array.is_contiguous() or array.stride(-1) == 1 or array.shape[-1] < 2
+    return array if near else array.contiguous()
 
 
 def strides(array: Array) -> tuple[int, ...]:

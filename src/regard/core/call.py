@@ -13,7 +13,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from regard._errors import EngineError, KindError, ShapeError, ValueRangeError
+from regard._errors import KindError, ShapeError, ValueRangeError
 from regard._shapes import (
     Array,
     Sizes,
@@ -24,7 +24,8 @@ from regard._shapes import (
     whole_numbers,
 )
 from regard.core.arrays import accumulator, all_finite
-from regard.core.modes import OLD_VMAP, at_autocast_of, is_torch, refuse_old_vmap
+from regard.core.known import keep, recall
+from regard.core.modes import at_autocast_of, differentiates, is_torch, refuse_old_vmap
 from regard.rules.frame import Frame
 from regard.rules.masks import FARTHEST, Mask, check_mask, strip_of
 from regard.rules.ranges import Ranges
@@ -32,11 +33,6 @@ from regard.rules.rule import Flat, Rule, flatten, rebuild
 from regard.rules.scores import Score, as_score
 
 R = TypeVar("R", bound=Rule)
-
-_KNOWN: dict[tuple[Any, ...], Call] = {}
-"""Checked calls without their arrays, by all that the check depends on: a small call's time."""
-_MANY, _LONG = 64, 4096  # how many are kept, and of how many queries
-_STARTS = (int, type(None))
 
 
 @dataclass(frozen=True)
@@ -111,14 +107,7 @@ class Call:
     @property
     def differentiated(self) -> bool:
         """Whether torch may ask anything of a result made now: a gradient, tangent, mapped axis."""
-        torch: Any = sys.modules.get("torch")
-        if torch is None or not isinstance(self.q, torch.Tensor):
-            return False
-        mapped, graded = torch._C._are_functorch_transforms_active(), torch.is_grad_enabled()
-        if mapped or (graded and any(a.requires_grad for a in self.floats)):
-            return True
-        dual: bool = torch.autograd.forward_ad._current_level >= 0
-        return dual and any(map(has_tangent, self.floats))
+        return differentiates(self.q, self.floats)
 
     def seen(self, frame: Frame) -> Array | None:
         """Which keys the queries of ``frame`` may attend to; None if all of them."""
@@ -198,21 +187,6 @@ class Call:
         return replace(self, v=v)
 
 
-def has_tangent(array: Array) -> bool:
-    """Whether a torch tensor carries a tangent (forward mode)."""
-    import torch
-
-    # In inference mode there is no forward mode, and torch fails where it is asked.
-    off = torch._C._dispatch_tls_is_dispatch_key_excluded
-    if off(torch._C.DispatchKey.AutogradFunctionality):
-        return False
-    unpack: Any = torch.autograd.forward_ad.unpack_dual
-    try:
-        return unpack(array).tangent is not None
-    except RuntimeError as error:  # torch's old vmap cannot say it of a tangent that it maps
-        raise EngineError(OLD_VMAP) from error
-
-
 def check_values(v: Array | None) -> None:
     """``attend`` and ``partial`` mix values."""
     if v is None:
@@ -235,31 +209,17 @@ def check(
     """Check every argument, and say of the first wrong one what it should have been."""
     if bias is not None or sink is not None:
         return _checked(q, k, v, mask, bias, scale, softcap, sink, start, dropout)
-    try:
-        form: tuple[Any, ...] = (
-            *(type(q), q.shape, q.dtype, q.device, type(k), k.shape, k.dtype, k.device),
-            None if v is None else (type(v), v.shape, v.dtype, v.device),
-            *(mask, scale, type(scale), softcap, type(softcap), dropout, type(dropout), start),
-        )
-        # Whatever stands for a number may be equal to it and yet be refused, as True is.
-        known = _KNOWN.get(form) if type(start) in _STARTS else None
-    except (AttributeError, TypeError):  # what is no array, or has no hash
-        form, known = (), None
+    form, known = recall(q, k, v, mask, scale, softcap, start, dropout)
     if known is not None:
+        refuse_old_vmap(a for a in (q, k, v) if a is not None)
         if known.bare:
             q, k, v = (a if a is None else a[None, ...] for a in (q, k, v))
         call: Call = object.__new__(Call)
         call.__dict__.update(known.__dict__, q=q, k=k, v=v)
         return call
     call = _checked(q, k, v, mask, bias, scale, softcap, sink, start, dropout)
-    rule = None if call.mask is None else flatten(call.mask)
-    plain = rule is None or not (rule.arrays or rule.functions)
-    if form and type(start) in _STARTS and plain and call.sizes.T <= _LONG:
-        for oldest in list(_KNOWN)[: max(0, len(_KNOWN) + 1 - _MANY)]:  # other threads add too
-            _KNOWN.pop(oldest, None)
-        kept = replace(call, q=None, k=None, v=None)
-        kept.__dict__.update(sizes=call.sizes, notes=call.notes)
-        _KNOWN[form] = kept
+    if form is not None:
+        keep(form, call)
     return call
 
 

@@ -20,8 +20,8 @@ import torch
 from regard._errors import KindError
 from regard.core import passes, tiles
 from regard.core.arrays import accumulator, all_finite
-from regard.core.call import Call, has_tangent
-from regard.core.modes import exactly, refuse_old_vmap
+from regard.core.call import Call
+from regard.core.modes import exactly, has_tangent, refuse_old_vmap
 from regard.core.reducers import Lse, Mixed, Reducer
 from regard.rules.rule import flatten
 

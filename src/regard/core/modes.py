@@ -28,6 +28,23 @@ def without_data(array: Any) -> bool:
     return is_torch(array) and (in_graph() or array.is_meta)
 
 
+def undisturbed(q: Any, k: Any, v: Any) -> bool:
+    """Whether no mode of torch is on and no gradient wanted: the numbers are all there is."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return True
+    if torch.compiler.is_compiling():
+        return False
+    modes = torch._C
+    if modes._is_any_autocast_enabled() or modes._are_functorch_transforms_active():
+        return False
+    if torch.autograd.forward_ad._current_level >= 0:
+        return False
+    if not torch.is_grad_enabled():
+        return True
+    return not any(getattr(a, "requires_grad", False) for a in (q, k, v))
+
+
 def at_autocast(q: Array, k: Array, v: Array | None) -> tuple[Array, Array, Array | None]:
     """Queries, keys and values in the dtype that autocast asks for; float64 stays what it is."""
     if not _autocasts(q):
@@ -56,6 +73,36 @@ def _cast(array: Any, dtype: Any) -> Any:
 
     casts = (torch.float16, torch.bfloat16, torch.float32)
     return array.to(dtype) if is_torch(array) and {array.dtype, dtype} <= {*casts} else array
+
+
+def differentiates(q: Any, floats: Iterable[Any]) -> bool:
+    """Whether torch may ask anything of a result made of ``floats`` now.
+
+    A gradient, a tangent, a mapped axis.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(q, torch.Tensor):
+        return False
+    mapped, graded = torch._C._are_functorch_transforms_active(), torch.is_grad_enabled()
+    if mapped or (graded and any(a.requires_grad for a in floats)):
+        return True
+    dual: bool = torch.autograd.forward_ad._current_level >= 0
+    return dual and any(map(has_tangent, floats))
+
+
+def has_tangent(array: Array) -> bool:
+    """Whether a torch tensor carries a tangent (forward mode)."""
+    import torch
+
+    # In inference mode there is no forward mode, and torch fails where it is asked.
+    off = torch._C._dispatch_tls_is_dispatch_key_excluded
+    if off(torch._C.DispatchKey.AutogradFunctionality):
+        return False
+    unpack: Any = torch.autograd.forward_ad.unpack_dual
+    try:
+        return unpack(array).tangent is not None
+    except RuntimeError as error:  # torch's old vmap cannot say it of a tangent that it maps
+        raise EngineError(OLD_VMAP) from error
 
 
 def exactly(array: Any) -> AbstractContextManager[Any]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 from regard._errors import EngineError
+from regard._shapes import Array
 from regard.core.call import Call
 from regard.core.engines import flex, formula, native, sdpa, tiles
-from regard.core.modes import exactly
+from regard.core.known import recall
+from regard.core.modes import exactly, refuse_old_vmap
 from regard.core.reducers import Reducer
 
 Want: TypeAlias = Literal["output", "lse", "weights"]
+Compute: TypeAlias = Callable[[Array, Array, Array], Array]
+"""From q, k and v to the output: a call's form apart from its arrays."""
 
 ENGINES: Mapping[str, ModuleType] = {e.name: e for e in (native, sdpa, flex, tiles, formula)}
 """In the order in which ``auto`` tries them; it never gets as far as ``formula``."""
@@ -85,3 +89,28 @@ def run(call: Call, engine: str, reducers: Sequence[Reducer]) -> list[Any]:
         return [reducers[0].result(*found)]
     rest = iter(found)
     return [reducer.result(*(next(rest) for _ in reducer.outputs())) for reducer in reducers]
+
+
+def remember(call: Call, asked: str, chosen: str) -> None:
+    """Note how the output is computed where ``asked`` has led to the engine ``chosen``."""
+    repeat = getattr(ENGINES[chosen], "repeat", None)
+    if repeat is None or call.differentiated:
+        return
+    if compute := repeat(call):
+        call.notes[asked] = compute
+
+
+def again(engine: Any, q: Array, k: Array, v: Array, *rest: Any) -> Array | None:
+    """The output, computed as that of a call of the same form was before; None if none was.
+
+    ``rest`` are the arguments that ``recall`` takes after q, k and v.
+    """
+    _, known = recall(q, k, v, *rest)
+    if known is None or not isinstance(engine, str):
+        return None
+    compute: Compute | None = known.notes.get(engine)
+    try:
+        return None if compute is None else compute(q, k, v)
+    except RuntimeError:  # to ask before each call would take longer than to fail
+        refuse_old_vmap((q, k, v))
+        raise

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from regard._errors import EngineError
 from regard._shapes import Array
-from regard.core.call import Call, has_tangent
+from regard.core.call import Call
+from regard.core.modes import has_tangent
 from regard.core.reducers import Reducer
 from regard.rules.masks import And, Keep, Mask, Not, Or, Where
 from regard.rules.ranges import Ranges

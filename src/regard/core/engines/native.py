@@ -7,7 +7,7 @@ reaches an output, whatever stands there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod, sqrt
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from regard._shapes import Array, count, dtype_name
-from regard.core.arrays import accumulator, address, contiguous, empty, place, strides
+from regard.core.arrays import accumulator, address, contiguous, empty, empty_like, place, strides
 from regard.core.asked import ANSWERED, MOST, Answers
 from regard.core.call import Call
 from regard.core.learned import Learned, line_of, parts_of, wide
@@ -112,6 +112,27 @@ def compute(call: Call, reducers: Sequence[Reducer]) -> list[Array]:
     return [both[kind] for kind in wanted]
 
 
+def repeat(call: Call) -> Callable[[Array, Array, Array], Array] | None:
+    """What computes the next call like this one, of which q, k and v alone are others."""
+    every, v = _Part(call, slice(0, call.sizes.T)), call.v
+    if v is None or (call.mask is not None and call.ranges is None) or not every.noted(None):
+        return None
+    first, last = every.ends(None)
+    again = _native.Again((*first, 0, 0, 0, 0, 0, 0, *last), *every.factors())  # no place as yet
+    shape, bare = (*call.q.shape[:-1], v.shape[-1]), call.bare
+    as_q = v.shape[-1] == call.q.shape[-1]
+
+    def compute(q: Array, k: Array, v: Array) -> Array:
+        if bare:
+            q, k, v = q[None, ...], k[None, ...], v[None, ...]
+        output = empty_like(q) if as_q else empty(q, shape, q.dtype)
+        if not again.attend(q, k, v, output):
+            again.attend(contiguous(q), contiguous(k), contiguous(v), output)
+        return output[0] if bare else output
+
+    return compute
+
+
 def remember(call: Call) -> tuple[Array, Array]:
     """The output, and lse in float64: what ``vjp`` wants to know."""
     return _answers(call, True, call.xp.float64)
@@ -168,14 +189,13 @@ def _calls(
     """The call in plain numbers, or where its mask must be evaluated, some rows of it at a time."""
     q, k = contiguous(call.q), contiguous(call.k)
     v = None if call.v is None else contiguous(call.v)
-    lse_code = 0 if lse is None else CODES[dtype_name(lse)]
     for rows, seen in _strips(call):
         begin = rows.start
         part = _Part(call, rows)
         first, last = part.ends(seen)
         numbers = (
             *(*first, *place(q, begin), *place(k), *place(v), *place(output, begin)),
-            *(lse_code, *place(lse, begin), *last),
+            *(0 if lse is None else CODES[dtype_name(lse)], *place(lse, begin), *last),
         )
         yield part, numbers
 
@@ -294,15 +314,18 @@ class _Part:
 
     def ends(self, seen: Array | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What comes before the arrays' places and after them."""
-        call, rows = self.call, self.rows
-        arrays = (seen, call.sink, call.bias, call.frame.order)
-        if call.dropout or any(a is not None for a in arrays):
+        if not self.noted(seen):
             return self._ends(seen)
-        note = call.notes.get((rows.start, rows.stop))
-        if note is None:
-            note = call.notes[rows.start, rows.stop] = (self._ends(seen), self.alive)
-        ends: tuple[tuple[int, ...], tuple[int, ...]] = note[0]
+        notes, rows = self.call.notes, (self.rows.start, self.rows.stop)
+        if rows not in notes:
+            notes[rows] = (self._ends(seen), self.alive)
+        ends: tuple[tuple[int, ...], tuple[int, ...]] = notes[rows][0]
         return ends
+
+    def noted(self, seen: Array | None) -> bool:
+        """Whether every call of the form has these: no array and no draw is in them."""
+        arrays = (seen, self.call.sink, self.call.bias, self.call.frame.order)
+        return not self.call.dropout and all(a is None for a in arrays)
 
     def _ends(self, seen: Array | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
         call, begin, sizes = self.call, self.rows.start, self.call.sizes
