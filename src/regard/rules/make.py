@@ -21,8 +21,6 @@ from regard.rules.masks import (
     Window,
 )
 
-_CAUSAL = Causal()  # one for all: to know a value again that is the same takes no time
-
 
 def causal() -> Mask:
     """Each query may attend to its own position and those before it: j ≤ i.
@@ -37,7 +35,7 @@ def causal() -> Mask:
     >>> regard.weights(x, x, regard.causal()).dense()[0].tolist()
     [1.0, 0.0, 0.0]
     """
-    return _CAUSAL
+    return Causal()
 
 
 def window(n: int | None = None, *, before: int | None = None, after: int | None = None) -> Mask:
