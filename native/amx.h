@@ -19,7 +19,7 @@ static void configure_tiles() {
   _tile_loadconfig(&config);
 }
 
-constexpr int LDT = 128 + 16;    // numbers from row to row of a tile of scores
+constexpr int LDT = 256 + 16;    // numbers from row to row of a tile of scores
 
 // Sums of 32 rows (16 where `low`) by 32 columns (16 unless `two`) begin, grow and end.
 REGARD_INLINE void zero_tiles(bool low) {

@@ -82,8 +82,8 @@ struct Tiles {
   using Dot = D;
   static constexpr int M = 32;
   static constexpr int STRIP = 128;
-  static constexpr int KEYS_AT_ONCE = 128;
-  static constexpr int BLOCK = 1024;
+  static constexpr int KEYS_AT_ONCE = 128 * D::terms;
+  static constexpr int BLOCK = 1024;  // keys that one group of rows after another goes through
   static constexpr int DEEP = 32 / D::terms;
   static constexpr bool SHRINKS = false;
   static constexpr bool PACKS = true;
