@@ -1,5 +1,6 @@
 // The k greatest of the numbers that come by, in a heap whose root is the least of them.
 #pragma once
+#include "ask.h"
 #include "rows.h"
 
 namespace regard::REGARD_LEVEL {

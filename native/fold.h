@@ -1,6 +1,5 @@
 // Weights of some rows added up: by columns, along diagonals, in blocks.
 #pragma once
-#include "ask.h"
 #include "best.h"
 
 namespace regard::REGARD_LEVEL {
