@@ -11,14 +11,16 @@ import numpy as np
 from regard._words import Language
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
-from regard.explanation.notes.code import Printed, check_code, check_output
+from regard.explanation.notes.checked import check_attention, check_masks
+from regard.explanation.notes.code import check_block_of_code
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.instances import check_instances, known
 from regard.explanation.notes.layouts import check_told_shapes
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import parsed
-from regard.explanation.notes.programs import check_code_shapes
+from regard.explanation.notes.outputs import check_output
+from regard.explanation.notes.programs import Made
 from regard.explanation.notes.proportions import check_proportions
 from regard.explanation.notes.references import check_reference, lengths_of, with_sizes
 from regard.explanation.notes.relations import check_sizes
@@ -74,7 +76,7 @@ def fact_check(note: str, lang: Language = "en") -> FactCheck:
 def _verdicts(note: str, lang: Language) -> list[Verdict]:
     names = Names()
     verdicts: list[Verdict] = []
-    printed: list[Printed] = []
+    printed: list[Made] = []
     prelude: list[str] = []
     lines = note.splitlines()
     place = 0
@@ -84,10 +86,11 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             end = _end_of_fence(lines, place, fence[1])
             block = "\n".join(lines[place + 1 : end])
             if fence[2].lower() in PYTHON:
-                said, printed = check_code(place + 2, block, names, prelude, lang)
+                said, printed, spoken = check_block_of_code(place + 2, block, names)
                 names.formulas = [*known(block), *names.formulas]
-                of_shapes = check_code_shapes(place + 2, block, names)
-                said += [v for v in of_shapes if not any(o.line == v.line for o in said)]
+                said += [v for each in spoken for v in _prose(each.line, each.text, names)]
+                said += check_masks(place + 2, block)
+                said += check_attention(place + 2, block, prelude, lang)
             else:
                 said, printed = check_output(place + 2, block, names, printed), []
             verdicts += said

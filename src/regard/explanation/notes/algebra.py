@@ -12,6 +12,7 @@ import numpy as np
 
 from regard.core import formula
 from regard.explanation.notes.parsing import Node, NotUnderstood, Number
+from regard.explanation.notes.programs import Program
 from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
@@ -59,6 +60,8 @@ class Names:
     """Vectors that were asked for, and not yet given."""
     shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The shapes of arrays, by name."""
+    program: Program = field(default_factory=Program)
+    """The note's programs."""
     measured: Any = None
     """The amount of memory that was told last."""
     formulas: list[Node] = field(default_factory=list)
@@ -96,9 +99,26 @@ class Names:
         for values in islice(product(*(self.told[name] for name in several)), 32):
             yield self.copy(**dict(zip(several, values, strict=True)))
 
+    def find(self, name: str) -> Floats | None:
+        """What ``name`` is: told itself, or a row or a number of a matrix that was told."""
+        if name in self.values:
+            return self.values[name]
+        part = re.fullmatch(r"([xqkvzosaXQKVZOSAP]|alpha)_?(\d)(?:,?(\d))?", name)
+        if not part:
+            return None
+        first = 0 if f"{part[1]}0" in self.values else 1
+        for letter in (part[1], part[1].upper(), {"alpha": "A", "a": "A"}.get(part[1], "")):
+            matrix = self.values.get(letter)
+            if matrix is None or matrix.ndim != 2:
+                continue
+            indices = [int(index) - first for index in part.groups()[1:] if index]
+            if all(0 <= i < size for i, size in zip(indices, matrix.shape, strict=False)):
+                return np.asarray(matrix[tuple(indices)])
+        return None
+
     def split(self, name: str) -> list[str]:
         """``nd`` as n and d, where these are known and ``nd`` is not."""
-        if name in self.values or name in CONSTANTS:
+        if self.find(name) is not None or name in CONSTANTS:
             return [name]
         pieces, rest = [], name
         known = sorted((*self.values, "e"), key=len, reverse=True)
@@ -145,8 +165,8 @@ def _value(node: Node, names: Names, shake: Any) -> Any:
 def _named(name: str, names: Names, shake: Any) -> Any:
     result: Any = None
     for piece in names.split(name):
-        if piece in names.values:
-            found: Any = names.values[piece]
+        found: Any = names.find(piece)
+        if found is not None:
             if shake and piece in names.units:
                 found = shake(found, names.units[piece])
         else:

@@ -1,309 +1,508 @@
-"""Shapes of arrays, followed through a program.
+"""A note's programs followed by reading them: what each statement makes and what it prints.
 
-Nothing is run: a view, a transposition and a matrix product tell their shapes by themselves.
+Nothing is run: a small reader of Python's tree knows the arithmetic of NumPy and PyTorch and nothing
+of files, processes or time.  What it does not know stays unknown, with all that comes of it.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
+import math
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from regard.explanation.notes.algebra import Names
-from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.layouts import Shape, compared, split_shape
+from regard.explanation.notes import arrays
+from regard.explanation.notes.arrays import FUNCTIONS, Ghost, Value, each_number
+from regard.explanation.notes.layers import LAYERS, Layer
+from regard.explanation.notes.parsing import NotUnderstood
 
-_NEW = ("randn", "rand", "zeros", "ones", "empty", "standard_normal", "random", "normal", "uniform")
-_SAME = (
-    "softmax", "exp", "tanh", "relu", "gelu", "sigmoid", "dropout", "masked_fill", "contiguous", "float", "double",
-    "round", "copy", "clone", "detach", "sqrt", "cos", "sin", "tril", "triu", "to", "half", "abs", "log_softmax", "layer_norm",
-)  # fmt: skip
-_COMMENT = re.compile(
-    r"^\W*(?:(?:the )?shape\s*(?:is|:|=)?|形状\s*[为是:：]?|->|→|=>)?\s*(?:torch\.Size\(\[(?P<size>[^\]]*)\]\)|\((?P<plain>[\w, ×x*/]+)\)|\[(?P<list>\d+(?:, ?\d+)+)\](?=\s*$))\s*(?:$|[,，;；:：.。—-]|\s[\u4e00-\u9fff(a-z])"
-)
+STEPS = 20_000
+"""Steps of all programs of a note."""
+LIBRARIES = ("np", "numpy", "torch", "F", "nn", "math", "functional", "linalg", "random", "special", "scipy", "jnp", "jax")
+_NAMED = {"pi": math.pi, "inf": math.inf, "e": math.e, "newaxis": None, "nan": math.nan, "Inf": math.inf}
+_SILENT = ("seed", "manual_seed", "set_printoptions", "super", "filterwarnings", "set_seed", "register_buffer")
 
 
-class _Unknown(Exception):
-    """A shape that cannot be told."""
+@dataclass(frozen=True)
+class Made:
+    """What one statement makes or prints."""
+
+    line: int
+    text: str
+    """The expression, as it is written."""
+    value: Value
+    printed: bool = False
 
 
-def check_code_shapes(first: int, code: str, names: Names) -> list[Verdict]:
-    """A verdict for each shape that a comment of a program tells."""
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:
-        return []
-    lines = code.split("\n")
-    reader = _Reader(names)
-    found: list[Verdict] = []
-    for node in tree.body:
-        if not isinstance(node, ast.Assign | ast.Expr | ast.AnnAssign):
-            continue
-        shape = reader.statement(node)
-        if node.end_lineno is None:
-            continue
-        said = lines[node.end_lineno - 1]
-        comment = said.partition("#")[2]
-        match = _COMMENT.match(comment)
-        if shape is None or not match:
-            continue
-        claimed = split_shape(match["size"] or match["plain"] or match["list"])
-        verdict = compared(first + node.end_lineno - 1, said.strip(), claimed, shape, names)
-        if verdict:
-            found.append(verdict)
+@dataclass(frozen=True)
+class Text:
+    """A formatted text: its pieces and values."""
+
+    parts: tuple[Value, ...]
+
+
+class _Library:
+    """``np``, ``torch.nn.functional``: what it holds is known by name."""
+
+
+@dataclass(frozen=True)
+class _Function:
+    node: ast.FunctionDef | ast.Lambda
+    env: dict[str, Value]
+
+
+@dataclass
+class _Object:
+    """An instance of a class of the note."""
+
+    methods: Mapping[str, ast.FunctionDef]
+    held: dict[str, Value] = field(default_factory=dict)
+
+
+class _Return(Exception):
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+_FAULTS = (NotUnderstood, ArithmeticError, ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError, StopIteration)
+
+
+class Program:
+    """The names of a note's programs, block after block."""
+
+    def __init__(self) -> None:
+        self.env: dict[str, Value] = {}
+        self.given: Mapping[str, Value] = {}
+        """What the note's text calls its arrays."""
+        self.steps = 0
+        self.torch = False
+        self.out: list[Made] = []
+
+    def read(self, tree: list[ast.stmt], source: str, first: int, given: Mapping[str, Value]) -> list[Made]:
+        """What the statements of a block make, and print, in order."""
+        self.given, self.out = given, []
+        self.torch = re.search(r"\btorch\b", source) is not None
+        for node in tree:
+            count = len(self.out)
+            try:
+                value = self.statement(node, self.env)
+            except _FAULTS:
+                value = NotUnderstood
+                self.env.update(dict.fromkeys(_changed(node), NotUnderstood))
+                if _prints(node):
+                    self.out.append(Made(node.end_lineno or node.lineno, "print", NotUnderstood, printed=True))
+            except _Return:
+                continue
+            if len(self.out) == count and isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):
+                written = node.value if node.value is not None else node
+                text = ast.get_source_segment(source, written) or ""
+                self.out.append(Made(node.end_lineno or node.lineno, text, value, False))
+        return [Made(each.line + first - 1, each.text, each.value, each.printed) for each in self.out]
+
+    def statement(self, node: ast.stmt, env: dict[str, Value]) -> Value:  # noqa: PLR0911, PLR0912
+        """Does ``node``; the value of an assignment or an expression."""
+        self._step()
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                for alias in node.names:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    if isinstance(node, ast.Import) or alias.name in LIBRARIES:
+                        env[name] = _Library()
+                    else:
+                        env.pop(name, None)
+            case ast.Assign(targets=targets, value=source):
+                value = self.value(source, env)
+                for target in targets:
+                    self._bind(target, value, env)
+                return value
+            case ast.AnnAssign(target=target, value=ast.expr() as source):
+                value = self.value(source, env)
+                self._bind(target, value, env)
+                return value
+            case ast.AugAssign(target=target, op=op, value=source):
+                read = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
+                value = self._operate(op, self.value(read, env), self.value(source, env))
+                self._bind(target, value, env)
+                return value
+            case ast.Expr(value=ast.Constant(value=str())):
+                return NotUnderstood
+            case ast.Expr(value=source):
+                value = self.value(source, env)
+                match source:
+                    case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr.endswith("_"):
+                        env[name] = value  # PyTorch changes it in place
+                return value
+            case ast.FunctionDef():
+                env[node.name] = _Function(node, env)
+            case ast.ClassDef():
+                methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+                env[node.name] = lambda *rest, **words: self._made(methods, env, rest, words)
+            case ast.Return(value=source):
+                raise _Return(None if source is None else self.value(source, env))
+            case ast.For(target=target, iter=source, body=body):
+                for item in self._items(self.value(source, env)):
+                    self._bind(target, item, env)
+                    self._body(body, env)
+            case ast.If(test=test, body=body, orelse=orelse):
+                self._body(body if self._truth(test, env) else orelse, env)
+            case ast.With(body=body):
+                self._body(body, env)
+            case ast.Pass() | ast.Assert():
+                pass
+            case _:
+                raise NotUnderstood(type(node).__name__)
+        return NotUnderstood
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps > STEPS:
+            raise NotUnderstood("it takes too long")
+
+    def _body(self, nodes: list[ast.stmt], env: dict[str, Value]) -> None:
+        for node in nodes:
+            self.statement(node, env)
+
+    def _truth(self, test: ast.expr, env: dict[str, Value]) -> bool:
+        found = self.value(test, env)
+        if found is NotUnderstood or isinstance(found, Ghost):
+            raise NotUnderstood("test")
+        return bool(found)
+
+    def _bind(self, target: ast.expr, value: Value, env: dict[str, Value]) -> None:
+        match target:
+            case ast.Name(id=name):
+                env[name] = value
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                items = list(self._items(value))
+                for part, item in zip(parts, items, strict=True):
+                    self._bind(part, item, env)
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if isinstance(env.get(name), _Object):
+                env[name].held[attr] = value
+            case ast.Subscript(value=ast.Name(id=name), slice=index):
+                held = env.get(name)
+                if isinstance(held, np.ndarray) and not arrays.has_ghost(value):
+                    changed = held.astype(float) if held.dtype.kind == "i" else held.copy()
+                    changed[self._index(index, env)] = arrays.array(value)
+                    env[name] = changed
+                elif isinstance(held, dict):
+                    held[self.value(index, env)] = value
+                elif not isinstance(held, Ghost):
+                    raise NotUnderstood(name)
+            case _:
+                raise NotUnderstood("target")
+
+    def _items(self, value: Value) -> Iterator[Value]:
+        if isinstance(value, Ghost):
+            return iter([Ghost(value.shape[1:])] * min(value.shape[0], 1000))
+        if isinstance(value, Text) or value is NotUnderstood:
+            raise NotUnderstood("items")
+        return iter(value)
+
+    def value(self, node: ast.expr, env: dict[str, Value]) -> Value:  # noqa: PLR0911, PLR0912
+        """What an expression is; raises where that is not known."""
+        self._step()
+        match node:
+            case ast.Constant(value=found):
+                return found
+            case ast.Name(id=name):
+                return self._named(name, env)
+            case ast.Tuple(elts=parts):
+                return tuple(self._spread(parts, env))
+            case ast.List(elts=parts):
+                return list(self._spread(parts, env))
+            case ast.Dict(keys=keys, values=values):
+                return {self.value(k, env): self.value(v, env) for k, v in zip(keys, values, strict=True) if k}
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._operate(op, self.value(left, env), self.value(right, env))
+            case ast.UnaryOp(op=op, operand=operand):
+                found = self.value(operand, env)
+                if isinstance(op, ast.Not):
+                    return not found
+                if isinstance(op, ast.Invert):
+                    return each_number(np.logical_not)(found)
+                return found if isinstance(op, ast.UAdd) else each_number(np.negative)(found) if isinstance(found, Ghost | np.ndarray) else -found
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                one, other = self.value(left, env), self.value(right, env)
+                if isinstance(op, ast.Is | ast.IsNot):
+                    return (one is other) == isinstance(op, ast.Is)
+                if isinstance(op, ast.In | ast.NotIn):
+                    return (one in other) == isinstance(op, ast.In)
+                return self._operate(op, one, other)
+            case ast.BoolOp(op=op, values=values):
+                found = [self._truth(each, env) for each in values]
+                return all(found) if isinstance(op, ast.And) else any(found)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self.value(body if self._truth(test, env) else orelse, env)
+            case ast.Subscript(value=held, slice=index):
+                return self._item(self.value(held, env), self._index(index, env))
+            case ast.Attribute(value=held, attr=attr):
+                return self._attribute(self.value(held, env), attr)
+            case ast.Call():
+                return self._called(node, env)
+            case ast.JoinedStr(values=values):
+                return Text(tuple(self.value(each, env) for each in values))
+            case ast.FormattedValue(value=inner):
+                return self.value(inner, env)
+            case ast.ListComp(elt=element, generators=[loop]) | ast.GeneratorExp(elt=element, generators=[loop]):
+                return self._comprehended(element, loop, env)
+            case ast.Lambda():
+                return _Function(node, env)
+        raise NotUnderstood(type(node).__name__)
+
+    def _spread(self, parts: list[ast.expr], env: dict[str, Value]) -> Iterator[Value]:
+        for part in parts:
+            if isinstance(part, ast.Starred):
+                yield from self._items(self.value(part.value, env))
+            else:
+                yield self.value(part, env)
+
+    def _comprehended(self, element: ast.expr, loop: ast.comprehension, env: dict[str, Value]) -> list[Value]:
+        found = []
+        for item in self._items(self.value(loop.iter, env)):
+            inner = dict(env)
+            self._bind(loop.target, item, inner)
+            if all(self._truth(test, inner) for test in loop.ifs):
+                found.append(self.value(element, inner))
+        return found
+
+    def _named(self, name: str, env: dict[str, Value]) -> Value:
+        if name in env:
+            if env[name] is NotUnderstood:
+                raise NotUnderstood(name)
+            return env[name]
+        if name in self.env:
+            return self._named(name, self.env)
+        if name in ("F", "np", "torch", "nn", "math", "numpy"):
+            return _Library()
+        if name in self.given:
+            return self.given[name]
+        if name in _PLAIN:
+            return _PLAIN[name]
+        if name in LAYERS:
+            return LAYERS[name]
+        if name in ("softmax", "sqrt", "exp", "log", "sin", "cos"):
+            return FUNCTIONS[name]
+        raise NotUnderstood(name)
+
+    def _index(self, node: ast.expr, env: dict[str, Value]) -> Any:
+        match node:
+            case ast.Slice(lower=lower, upper=upper, step=step):
+                return slice(*(None if each is None else self.value(each, env) for each in (lower, upper, step)))
+            case ast.Tuple(elts=parts):
+                return tuple(self._index(part, env) for part in parts)
+        return self.value(node, env)
+
+    def _item(self, held: Value, index: Any) -> Value:
+        if isinstance(held, Text):
+            raise NotUnderstood("text")
+        if isinstance(held, Ghost):
+            if arrays.has_ghost(index):
+                raise NotUnderstood("index")
+            return Ghost(arrays.array(held)[index].shape)
+        return held[index]
+
+    def _attribute(self, held: Value, name: str) -> Value:  # noqa: PLR0911
+        if isinstance(held, _Library):
+            return _NAMED[name] if name in _NAMED else _Library() if name in LIBRARIES else _Known(name)
+        if isinstance(held, _Object):
+            return held.held[name]
+        if isinstance(held, Layer):
+            return (held.weights or {})[name]
+        if name in ("T", "mT") and (name == "T" or len(arrays.shape_of(held)) > 1):
+            dims = len(arrays.shape_of(held))
+            return arrays.transpose(held) if name == "T" or dims == 2 else arrays.transpose(held, -1, -2)
+        if isinstance(held, Ghost | np.ndarray) and name in ("shape", "ndim", "size"):
+            shape = held.shape
+            return {"shape": shape, "ndim": len(shape), "size": math.prod(shape)}[name]
+        if name == "values" and isinstance(held, tuple):
+            return held[0]
+        raise NotUnderstood(name)
+
+    def _operate(self, op: ast.AST, one: Value, other: Value) -> Value:
+        if isinstance(op, ast.MatMult):
+            return arrays.product(one, other)
+        function = _OPERATORS[type(op)]
+        if isinstance(one, Ghost | np.ndarray) or isinstance(other, Ghost | np.ndarray):
+            return each_number(function)(one, other)
+        if isinstance(one, Text | str) or isinstance(other, Text | str):
+            if isinstance(op, ast.Mult) and isinstance(other, int) and isinstance(one, str):
+                return one * min(other, 200)
+            return Text((one, other)) if isinstance(op, ast.Add) else function(one, other)
+        if isinstance(op, ast.Pow) and abs(other) > 400:
+            raise NotUnderstood("power")
+        if isinstance(op, ast.Mult) and isinstance(one, list | tuple) and other * len(one) > 1000:
+            raise NotUnderstood("it is too large")
+        return function(one, other)
+
+    def _called(self, node: ast.Call, env: dict[str, Value]) -> Value:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in _SILENT and name not in env:
+            return None
+        rest = list(self._spread(node.args, env))
+        words = {_word(each.arg): self.value(each.value, env) for each in node.keywords if each.arg}
+        if name == "print" and isinstance(node.func, ast.Name):
+            text = ", ".join(map(ast.unparse, node.args))
+            shown = rest[0] if len(rest) == 1 else Text(tuple(rest))
+            self.out.append(Made(node.end_lineno or node.lineno, text, shown, printed=True))
+            return NotUnderstood
+        if not isinstance(node.func, ast.Attribute):
+            return self._apply(self.value(node.func, env), rest, words)
+        if isinstance(node.func.value, ast.Call) and getattr(node.func.value.func, "id", "") == "super":
+            return None
+        held = self.value(node.func.value, env)
+        if isinstance(held, _Library):
+            found = self._attribute(held, name)
+            if isinstance(found, _Library) and name not in FUNCTIONS:
+                raise NotUnderstood(name)
+            if name == "default_rng":
+                return _Library()
+            return self._function(name, rest, words)
+        if isinstance(held, _Object):
+            method = held.held.get(name)
+            if method is None and name == "parameters":
+                return [part for part in held.held.values() if isinstance(part, Layer)]
+            if method is not None:
+                return self._apply(method, rest, words)
+            return self._apply(_Function(held.methods[name], self.env), [held, *rest], words)
+        if isinstance(held, Layer):
+            if name == "parameters":
+                return [held]
+            if name == "numel":
+                return held.parameters
+            if name in ("eval", "train", "to"):
+                return held
+            raise NotUnderstood(name)
+        if isinstance(held, list) and name == "append":
+            held.append(rest[0])
+            return None
+        if isinstance(held, dict) and name in ("items", "keys", "values"):
+            return list(getattr(held, name)())
+        if isinstance(held, str | Text):
+            raise NotUnderstood(name)
+        return self._function(name, [held, *rest], words)
+
+    def _function(self, name: str, rest: list[Value], words: dict[str, Value]) -> Value:
+        if name in LAYERS:
+            return LAYERS[name](*rest, **words)
+        if name in ("var", "std"):
+            return self._spread_of(name, rest, words)
+        if name not in FUNCTIONS:
+            raise NotUnderstood(name)
+        for unused in ("dtype", "device", "requires_grad", "generator"):
+            words.pop(unused, None)
+        if name in ("tensor", "array", "asarray", "FloatTensor", "Tensor", "as_tensor", "arange"):
+            words.pop("copy", None)
+            if name != "arange":
+                return rest[0] if arrays.has_ghost(rest[0]) else arrays.array(rest[0])
+        if name in ("max", "min") and len(rest) > 1 and isinstance(rest[1], Ghost | np.ndarray):
+            name += "imum"
+        found = FUNCTIONS[name](*rest, **words)
+        if self.torch and name in ("max", "min") and (len(rest) > 1 or "axis" in words):
+            return (found, FUNCTIONS[f"arg{name}"](*rest, **words))
+        return found
+
+    def _spread_of(self, name: str, rest: list[Value], words: dict[str, Value]) -> Value:
+        """Of a sample in PyTorch, of all numbers in NumPy."""
+        free = words.pop("correction", words.pop("ddof", int(self.torch)))
+        if words.pop("unbiased", True) is False:
+            free = 0
+        function = np.var if name == "var" else np.std
+        return arrays.reducing(lambda a, **kept: function(a, ddof=free, **kept))(*rest, **words)
+
+    def _apply(self, function: Value, rest: list[Value], words: dict[str, Value]) -> Value:
+        if isinstance(function, _Known):
+            return self._function(function.name, rest, words)
+        if isinstance(function, Layer):
+            return function.call(*rest, **words)
+        if isinstance(function, _Object):
+            return self._apply(_Function(function.methods["forward"], self.env), [function, *rest], words)
+        if not isinstance(function, _Function):
+            if not callable(function):
+                raise NotUnderstood("call")
+            return function(*rest, **words)
+        arguments = function.node.args
+        names = [arg.arg for arg in arguments.args]
+        given = dict(zip(names, rest, strict=False))
+        given |= words
+        for name, default in zip(reversed(names), reversed(arguments.defaults), strict=False):
+            if name not in given:
+                given[name] = self.value(default, function.env)
+        for arg, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            if arg.arg not in given and default is not None:
+                given[arg.arg] = self.value(default, function.env)
+        if any(name not in given for name in names):
+            raise NotUnderstood("arguments")
+        env = {**function.env, **given} if isinstance(function.node, ast.Lambda) else given
+        if isinstance(function.node, ast.Lambda):
+            return self.value(function.node.body, env)
+        try:
+            self._body(function.node.body, env)
+        except _Return as found:
+            return found.value
+        return None
+
+    def _made(self, methods: Mapping[str, ast.FunctionDef], env: dict[str, Value], rest: Any, words: Any) -> _Object:
+        found = _Object(methods)
+        if "__init__" in methods:
+            self._apply(_Function(methods["__init__"], env), [found, *rest], words)
+        return found
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A function of a library, by its name."""
+
+    name: str
+
+
+def _word(name: str) -> str:
+    return {"dim": "axis", "keepdim": "keepdims", "diagonal": "k", "dim0": "axis1", "dim1": "axis2"}.get(name, name)
+
+
+def _sum(values: Value, start: Value = 0) -> Value:
+    if isinstance(values, Ghost | np.ndarray):
+        return FUNCTIONS["sum"](values, 0)
+    for each in values:
+        start = each_number(np.add)(start, each) if isinstance(each, Ghost | np.ndarray) else start + each
+    return start
+
+
+def _most(name: str) -> Callable[..., Value]:
+    return lambda *values, **words: (
+        getattr(builtins, name)(*values) if len(values) > 1 else FUNCTIONS[name](list(values[0]))
+    )
+
+
+_PLAIN: Mapping[str, Callable[..., Value]] = {
+    **{name: getattr(builtins, name) for name in ("range", "len", "int", "zip", "enumerate", "list", "tuple", "float", "sorted", "reversed", "dict")},
+    "str": lambda value: Text((value,)), "round": lambda value, digits=0: value, "abs": FUNCTIONS["abs"],
+    "sum": _sum, "max": _most("max"), "min": _most("min"), "len": lambda value: arrays.shape_of(value)[0] if isinstance(value, Ghost) else len(value),
+}  # fmt: skip
+
+
+def _changed(node: ast.AST) -> set[str]:
+    """The names that a statement gives a value, or changes."""
+    found = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name | ast.Subscript | ast.Attribute) and isinstance(each.ctx, ast.Store):
+            found |= {name.id for name in ast.walk(each) if isinstance(name, ast.Name)}
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and (
+            each.func.attr == "append" or each.func.attr.endswith("_")
+        ):
+            found |= {name.id for name in ast.walk(each.func) if isinstance(name, ast.Name)}
     return found
 
 
-class _Reader:
-    """The shapes of a program's names, statement by statement."""
-
-    def __init__(self, names: Names) -> None:
-        self.names = names
-
-    def statement(self, node: ast.stmt) -> Shape | None:
-        """What the statement makes, or shows."""
-        assert isinstance(node, ast.Assign | ast.Expr | ast.AnnAssign)
-        source = node.value
-        if isinstance(node, ast.Expr):
-            assert source is not None
-            if (
-                isinstance(source, ast.Call)
-                and isinstance(source.func, ast.Name)
-                and source.func.id == "print"
-                and source.args
-            ):
-                source = source.args[0]
-            if isinstance(source, ast.Attribute) and source.attr == "shape":
-                source = source.value
-            return self._tell(source)
-        assert not isinstance(node, ast.Expr)
-        shape = self._tell(source) if source is not None else None
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            if isinstance(target, ast.Name):
-                self.names.shapes.pop(target.id, None)
-                if isinstance(source, ast.Call) and (layer := self._layer(source)):
-                    self.names.shapes[target.id] = layer
-                    shape = None
-                elif shape is not None:
-                    self.names.shapes[target.id] = shape
-            elif isinstance(target, ast.Tuple):
-                self._unpack(target, source)
-                shape = None
-        return shape
-
-    def _unpack(self, target: ast.Tuple, source: ast.expr | None) -> None:
-        parts: Sequence[str] = ()
-        if isinstance(source, ast.Attribute) and source.attr == "shape":
-            parts = self._tell(source.value) or ()
-        for i, each in enumerate(target.elts):
-            if isinstance(each, ast.Name):
-                self.names.shapes.pop(each.id, None)
-                if i < len(parts) and len(parts) == len(target.elts) and parts[i].isdigit():
-                    self.names.tell(each.id, np.array(float(parts[i])))
-
-    def _tell(self, node: ast.expr) -> Shape | None:
-        try:
-            return self._shape(node)
-        except (_Unknown, IndexError, ValueError):
-            return None
-
-    def _layer(self, node: ast.Call) -> Shape | None:
-        """``nn.Linear(a, b)``, remembered by what it makes of the last axis."""
-        name = _name(node.func)
-        try:
-            if name == "Linear" and len(node.args) >= 2:
-                return ("->", self._size(node.args[0]), self._size(node.args[1]))
-            if name == "Embedding" and len(node.args) >= 2:
-                return ("+>", self._size(node.args[1]))
-        except _Unknown:
-            return None
-        return None
-
-    def _size(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            return str(node.value)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return f"-{self._size(node.operand)}"
-        if isinstance(node, ast.Name) and node.id in self.names.values:
-            found = self.names.values[node.id]
-            if found.ndim == 0 and found == int(found):
-                return str(int(found))
-        if isinstance(node, ast.BinOp):
-            a, b = int(self._size(node.left)), int(self._size(node.right))
-            if isinstance(node.op, ast.Mult):
-                return str(a * b)
-            if isinstance(node.op, ast.FloorDiv) and b:
-                return str(a // b)
-        if (
-            isinstance(node, ast.Subscript)
-            and isinstance(node.value, ast.Attribute)
-            and node.value.attr == "shape"
-        ):
-            return self._shape(node.value.value)[int(self._size(node.slice))]
-        if (
-            isinstance(node, ast.Call)
-            and _name(node.func) == "size"
-            and isinstance(node.func, ast.Attribute)
-            and node.args
-        ):
-            return self._shape(node.func.value)[int(self._size(node.args[0]))]
-        raise _Unknown
-
-    def _sizes(self, nodes: Sequence[ast.expr]) -> Shape:
-        if len(nodes) == 1 and isinstance(nodes[0], ast.Tuple | ast.List):
-            nodes = nodes[0].elts
-        return tuple(self._size(each) for each in nodes)
-
-    def _shape(self, node: ast.expr) -> Shape:
-        if isinstance(node, ast.Name):
-            found = self.names.shapes.get(node.id)
-            if found is None and node.id in self.names.values:
-                return tuple(map(str, self.names.values[node.id].shape))
-            if found is None or found[:1] in (("->",), ("+>",)):
-                raise _Unknown
-            return found
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return ()
-        if isinstance(node, ast.UnaryOp):
-            return self._shape(node.operand)
-        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
-            shape = self._shape(node.value)
-            return shape[::-1] if node.attr == "T" else (*shape[:-2], shape[-1], shape[-2])
-        if isinstance(node, ast.BinOp):
-            if isinstance(node.op, ast.MatMult):
-                return _product(self._shape(node.left), self._shape(node.right))
-            return self._both(node.left, node.right)
-        if isinstance(node, ast.Call):
-            return self._called(node)
-        raise _Unknown
-
-    def _both(self, left: ast.expr, right: ast.expr) -> Shape:
-        shapes = []
-        for each in (left, right):
-            try:
-                shapes.append(self._shape(each))
-            except _Unknown:  # a number that is not known, beside an array
-                if isinstance(
-                    each, ast.Call | ast.BinOp | ast.Name | ast.Attribute
-                ) and not _is_scalar(each):
-                    raise
-                shapes.append(())
-        return _spread(*shapes)
-
-    def _called(self, node: ast.Call) -> Shape:  # noqa: PLR0912
-        name = _name(node.func)
-        of = node.func.value if isinstance(node.func, ast.Attribute) else None
-        method = (
-            of is not None
-            and not (isinstance(of, ast.Name) and of.id in ("torch", "np", "F", "numpy"))
-            and not isinstance(of, ast.Attribute)
-        )
-        args = node.args
-        if (
-            isinstance(node.func, ast.Name)
-            and (layer := self.names.shapes.get(node.func.id))
-            and args
-        ):
-            shape = self._shape(args[0])
-            if layer[0] == "->" and shape[-1] == layer[1]:
-                return (*shape[:-1], layer[2])
-            if layer[0] == "+>":
-                return (*shape, layer[1])
-            raise _Unknown
-        if name in _NEW and args and not method:
-            return self._sizes(args)
-        if name in ("eye",) and args:
-            return (self._size(args[0]),) * 2
-        if name == "arange" and len(args) == 1:
-            return (self._size(args[0]),)
-        if name in ("tensor", "array", "asarray") and args:
-            return _of_list(args[0])
-        if method and of is not None:
-            args, subject = node.args, of
-        elif args:
-            subject, args = args[0], args[1:]
-        else:
-            raise _Unknown
-        if name in ("matmul", "bmm", "dot", "mm") and args:
-            return _product(self._shape(subject), self._shape(args[0]))
-        shape = self._shape(subject)
-        if name in _SAME:
-            return shape
-        if name in ("view", "reshape"):
-            return _viewed(shape, self._sizes(args))
-        if name in ("transpose", "swapaxes") and len(args) == 2:
-            a, b = (int(self._size(each)) for each in args)
-            axes = list(range(len(shape)))
-            axes[a], axes[b] = axes[b], axes[a]
-            return tuple(shape[i] for i in axes)
-        if name in ("permute", "transpose") and len(args) == len(shape):
-            return tuple(shape[int(each)] for each in self._sizes(args))
-        if name == "unsqueeze" and args:
-            place = int(self._size(args[0]))
-            place += len(shape) + 1 if place < 0 else 0
-            return (*shape[:place], "1", *shape[place:])
-        raise _Unknown
-
-
-def _name(node: ast.expr) -> str:
-    return (
-        node.attr
-        if isinstance(node, ast.Attribute)
-        else node.id
-        if isinstance(node, ast.Name)
-        else ""
-    )
-
-
-def _is_scalar(node: ast.expr) -> bool:
-    """``math.sqrt(d)``, ``d ** 0.5``, ``k.shape[-1]`` and a lone name of a size."""
-    text = ast.unparse(node)
-    return (
-        re.fullmatch(
-            r"(?:math|np)\.sqrt\([\w.\[\]()-]+\)|[\w.\[\]()-]+ \*\* -?0\.5|d_?\w*|scale|\w+\.size\(-1\) \*\* 0\.5",
-            text,
-        )
-        is not None
-    )
-
-
-def _of_list(node: ast.expr) -> Shape:
-    shape: list[str] = []
-    while isinstance(node, ast.List | ast.Tuple) and node.elts:
-        shape.append(str(len(node.elts)))
-        node = node.elts[0]
-    if not shape:
-        raise _Unknown
-    return tuple(shape)
-
-
-def _product(a: Shape, b: Shape) -> Shape:
-    if len(a) < 2 or len(b) < 2:
-        if len(a) == 2 and len(b) == 1 and a[1] == b[0]:
-            return a[:1]
-        raise _Unknown
-    if a[-1] != b[-2]:
-        raise _Unknown
-    return (*_spread(a[:-2], b[:-2]), a[-2], b[-1])
-
-
-def _spread(a: Shape, b: Shape) -> Shape:
-    size = max(len(a), len(b))
-    a, b = (("1",) * (size - len(each)) + each for each in (a, b))
-    if any(x != y and "1" not in (x, y) for x, y in zip(a, b, strict=True)):
-        raise _Unknown
-    return tuple(y if x == "1" else x for x, y in zip(a, b, strict=True))
-
-
-def _viewed(shape: Shape, sizes: Shape) -> Shape:
-    if "-1" not in sizes:
-        return sizes
-    if not all(each.isdigit() for each in (*shape, *(s for s in sizes if s != "-1"))):
-        raise _Unknown
-    rest = int(np.prod([int(each) for each in shape])) // max(
-        int(np.prod([int(s) for s in sizes if s != "-1"])), 1
-    )
-    return tuple(str(rest) if each == "-1" else each for each in sizes)
+def _prints(node: ast.AST) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == "print" for each in ast.walk(node))

@@ -8,22 +8,20 @@ numbers are those of one such matrix, the others are wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
-from regard.core import formula
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.columns import check_columns
 from regard.explanation.notes.cutting import pieces
+from regard.explanation.notes.derived import candidates
 from regard.explanation.notes.equations import close, differs, shown
 from regard.explanation.notes.layouts import check_shape_cells
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.numbers import written
-from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d*(?![\w.])")
@@ -42,43 +40,6 @@ _COLUMNS = (
     ("width", r"^d(?:_?model)?$|^(?:hidden |model )?(?:width|dim\w*|size)$|宽度|隐藏|维度"),
 )
 """Columns of a table whose rows are models."""
-
-
-def candidates(names: Names) -> Iterator[Floats]:
-    """The rows that self-attention of the note's vectors may show."""
-    inputs = [array for array in names.values.values() if array.ndim == 2 and array.size <= 400]
-    vectors = {
-        name: array
-        for name, array in names.values.items()
-        if array.ndim == 1 and re.fullmatch(r"[a-zA-Z]\d", name)
-    }
-    for letter in sorted({name[0] for name in vectors}):
-        group = [vectors[name] for name in sorted(vectors) if name[0] == letter]
-        if len(group) > 1 and len({len(vector) for vector in group}) == 1:
-            inputs.append(np.stack(group))
-    for x in inputs:
-        yield from _from(x)
-    if "positions" in names.said:
-        for width in (2, 4, 6, 8, 16):
-            yield from sinusoids(64, width)
-
-
-def _from(x: Floats) -> Iterator[Floats]:
-    if x.shape[0] > 12 or x.shape[1] > 64:
-        return
-    dots = x @ x.T
-    yield from dots
-    yield from dots @ x
-    yield dots.sum(1)
-    for scores in (dots, dots / x.shape[1] ** 0.5):
-        weights = np.asarray(formula.normalise(scores)[0])
-        yield from scores
-        yield from np.exp(scores)
-        yield from np.exp(scores - scores.max(1, keepdims=True))
-        yield from weights
-        yield from weights @ x
-    yield from x
-    yield from np.asarray(formula.normalise(x)[0])
 
 
 def check_block(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
