@@ -56,6 +56,10 @@ class Names:
     """Those of the sentence before."""
     lists: list[Floats] = field(default_factory=list)
     """The lists of numbers that were read, the last one first."""
+    words: set[str] = field(default_factory=set)
+    """Words that are the names of vectors here."""
+    run: list[float] = field(default_factory=list)
+    """What the equations just read came to."""
     awaited: list[Floats] = field(default_factory=list)
     """Vectors that were asked for, and not yet given."""
     shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, product
 
 import numpy as np
@@ -45,7 +45,7 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     units = set(re.findall(r"(?<=\d)\s*([KMGT]B|nats?|bits?)\b", text))
     if len(units) == 1 and not re.search(r"bytes?\b|字节|[KMGT]iB", text):
         text = re.sub(r"(?<=\d)\s*(?:[KMGT]B|nats?|bits?)\b", "", text)
-    for chain, said in chains(text) if prose else statement(text):
+    for chain, said in chains(text, names.words) if prose else statement(text):
         verdict = _judge(line, chain, said, names, about)
         if verdict:
             found.append(verdict)
@@ -344,12 +344,19 @@ def _identity(line: int, said: str, nodes: Sequence[Node | None], names: Names) 
 
 
 def shown(exact: Floats, unit: Floats) -> str:
-    """The right value with a digit more than was claimed."""
+    """The right value as exactly as it was claimed, and with a digit more where that says more."""
     smallest = float(np.min(unit)) if np.size(unit) else 1e-4
     exact = np.where(np.abs(exact) < 1e-9 * smallest, 0.0, exact)  # 0.15 − 0.10 − 0.05
-    digits = int(np.clip(np.ceil(-np.log10(smallest)) + 1, 0, 6)) if smallest < 1 else 4
-    if exact.ndim == 0:
-        return written(float(exact), digits)
-    if exact.ndim == 1:
-        return "[" + ", ".join(written(float(x), digits) for x in exact) + "]"
-    return "[" + ", ".join(shown(row, unit) for row in exact) + "]"
+    if smallest >= 1 or smallest < 1e-6 or not np.isfinite(exact).all():
+        return _rows(exact, lambda x: written(x, 4 if smallest >= 1 else 6))
+    digits = round(-np.log10(smallest))
+    short = _rows(exact, lambda x: f"{x:.{digits}f}".replace("-", "−"))
+    exactly = _rows(exact, lambda x: written(x, digits + 1))
+    same = np.abs(np.round(exact, digits) - np.round(exact, digits + 1)) < 0.01 * smallest
+    return short if bool(same.all()) else f"{exactly} ≈ {short}"
+
+
+def _rows(array: Floats, write: Callable[[float], str]) -> str:
+    if array.ndim == 0:
+        return write(float(array))
+    return f"[{', '.join(_rows(part, write) for part in array)}]"

@@ -19,7 +19,7 @@ _SHAPE = r"\(\s*\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+\s*\)"
 _REAL = re.compile(
     r"(?P<name>[A-Za-z]\w*(?:\s*(?:\^T|K\^T))?|[A-Za-z]*Attention\([^)]*\)|result|output|结果|输出)\s*(?:lies|is|are|lives|again|)\s*(?:in|∈)\s*(?:mathbb\{?R\}?|R|ℝ)\s*\^\s*\(?\s*(?P<a>\w+)\s*\*\s*(?P<b>\w+)"
 )
-_IS = r"\s*(?:is|are|has|have|of|the|a|with|shape|size|:|=|为|是|的?形状[为是]?|,)*\s*"
+_IS = r"\s*(?:is|are|has|have|of|the|a|with|shape|size|:|=|为|是|的?形状[为是]?|,|\s)*"
 
 
 def split_shape(text: str) -> Shape:
@@ -103,7 +103,8 @@ def _placed_shape(line: int, said: str, name: str, claimed: Shape, names: Names)
     if right == claimed:
         return [Verdict(line, said, "right", "note.right")]
     same_kind = all(a.isdigit() == b.isdigit() for a, b in zip(right, claimed, strict=True))
-    if not same_kind or not {*claimed} <= {each for shape in (q, k, v) if shape for each in shape}:
+    letters = {each for each in claimed if not each.isdigit()}
+    if not same_kind or not letters <= {each for shape in (q, k, v) if shape for each in shape}:
         return []
     return [Verdict(line, said, "wrong", "note.wrong", {"right": " × ".join(right)})]
 

@@ -44,15 +44,17 @@ _MOST = 40
 def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each list in ``sentence`` that follows from the lists before it."""
     text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", " ")
-    found: list[Verdict] = []
     silent = DENIED.search(text) or NOT.search(text)
+    found = [] if silent else _sums(line, text, names)
     for start, claimed, units, said in _lists(text):
         if not silent and not re.search(r"[=(]\s*$|softmax\s*$", text[:start]):
             verdict = _judge(line, said, claimed, units, text, start, names)
             if verdict:
                 found.append(verdict)
         names.lists = [claimed, *names.lists][:8]
-    found += _weighted(line, text, names) if not silent else []
+    if not silent:
+        found += _weighted(line, text, names)
+    _remember(text, names)
     for node in (parsed(piece) for piece in pieces(text)):
         if node is None or isinstance(node, Number) or literal(node) is not None:
             continue
@@ -95,6 +97,48 @@ def _weighted(line: int, text: str, names: Names) -> list[Verdict]:
     if close(claimed[0], right, claimed[1]) or abs(float(claimed[0] - right)) <= slack:
         return [Verdict(line, text.strip(), "right", "note.right")]
     return [Verdict(line, text.strip(), "wrong", "note.wrong", {"right": shown(right, claimed[1])})]
+
+
+_RESULT = re.compile(r"=\s*(-?\d+(?:\.\d+)?)(?![\d.]*\s*(?:[*/+^=]|-\s*[\w(]))(?![\w.]*\d)")
+_ADDED = re.compile(
+    r"(?<!weighted )(?:\b(?:add|sum)(?:s|ming|ming them)? (?:up )?(?:to|gives|is)\b|\b(?:sum|total|denominator|normali[sz]er)(?: (?:of (?:the |these |those |all )?(?:exp\w*|three|four|numbers|values|them|it|row|terms)|here))?\s*(?:is|=|:|comes to|equals|gives)"
+    r"|(?<!加权)(?:总和|之和|加起来|求和|合计|分母|相加|和)(?:大?约|就|也)?(?:为|是|等于|得到?|=|：|:)+)\s*(?:about |roughly |约)?\$?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^-])",
+    re.I,
+)
+
+
+def results(text: str) -> list[tuple[int, str]]:
+    """The numbers that equations in ``text`` end with, and where they stand."""
+    return [(match.start(1), match[1]) for match in _RESULT.finditer(text)]
+
+
+def _remember(text: str, names: Names) -> None:
+    """What several equations come to, in one sentence or one in each, is a list as well."""
+    told = [float(number) for _, number in results(text)]
+    names.run = [*names.run, *told] if len(told) == 1 else told
+    if len(names.run) > 1:
+        names.lists = [np.array(names.run), *names.lists][:8]
+
+
+def _sums(line: int, text: str, names: Names) -> list[Verdict]:
+    """The sum of the numbers before it: of a list, or of what equations came to."""
+    found = []
+    for told in _ADDED.finditer(text):
+        before = text[: told.start()]
+        here = [np.array([float(number) for _, number in results(before)])]
+        here += [claimed for _, claimed, _, _ in _lists(before)][::-1]
+        rows = [row for row in here if row.size > 1] or names.lists[:2]
+        number = literal(parsed(told[1]) or Number("0"))
+        if number is None or not rows:
+            continue
+        claimed, unit = float(number[0]), float(number[1])
+        slack = [0.5 * unit + 0.5 * unit * row.size * bool((row % 1).any()) + 1e-9 for row in rows]
+        if any(abs(claimed - row.sum()) <= s for row, s in zip(rows, slack, strict=True)):
+            found.append(Verdict(line, told[0], "right", "note.right"))
+        elif 0.6 < claimed / (rows[0].sum() or np.inf) < 1.67 and unit < 1:
+            right = shown(np.asarray(rows[0].sum()), np.asarray(unit))
+            found.append(Verdict(line, told[0], "wrong", "note.wrong", {"right": right}))
+    return found
 
 
 def _lists(text: str) -> Iterator[tuple[int, Floats, Floats, str]]:

@@ -29,13 +29,13 @@ HYPOTHETICAL = re.compile(
     re.I,
 )
 """What is not so, and only supposed."""
-_CAUSAL = re.compile(r"causal|triang|autoregress|因果|三角|自回归", re.I)
+_CAUSAL = re.compile(r"causal|\btri[lu]\b|triang|autoregress|因果|三角|自回归", re.I)
 _HIDDEN = re.compile(
-    r"\bhid(?:es?|den)|(?<!causal )\bmask(?:s|ed)\b|block|remov|drop|forbid|discard|cut|saves?|skip|遮|屏蔽|去掉|隐藏|省|看不",
+    r"\bhid(?:es?|den)|(?<!causal )\bmask(?:s|ed)\b|block|remov|drop|forbid|discard|cut|saves?|skip|zeros\b|遮|屏蔽|去掉|隐藏|省|看不",
     re.I,
 )
 _KEPT = re.compile(
-    r"\bkeep|\bkept|remain|left\b|leaves|visible|allow|attend|surviv|see|look|need|comput|保留|剩|可见|留下|允许|能看|计算|需要",
+    r"\bkeep|\bkept|remain|left\b|leaves|visible|allow|attend|surviv|see|look|need|comput|\bones\b|保留|剩|可见|留下|允许|能看|计算|需要",
     re.I,
 )
 _UNIFORM = re.compile(
@@ -127,6 +127,7 @@ RELATIONS = (
 RESULTS = {relation.claim for relation in RELATIONS} - {"each", "heads", "width"}
 """Roles that are never given."""
 _COMMA = re.compile(r"[,，;；:：](?!\d)")
+_PART = re.compile(rf"{_COMMA.pattern}|\band\b|\bwhile\b|[和与、]")
 
 
 def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
@@ -184,7 +185,7 @@ def _judge(
             continue
         if claim is None or not (relation.claim == name or name in _sources(relation)):
             continue
-        if not _speaks(relation, text, claim):
+        if not _speaks(relation, text, claim, names):
             continue
         sizes = {**known, name: amount.value, "fresh each": names.fresh.get("each", 0.0)}
         sizes = _with_derived(sizes, text, told)
@@ -288,13 +289,13 @@ def _number_width(text: str) -> float:
     return float(found[0]) if len(found) == 1 else 0.0
 
 
-def _speaks(relation: Relation, text: str, claim: Amount) -> bool:
+def _speaks(relation: Relation, text: str, claim: Amount, names: Names) -> bool:
     if re.search(relation.unless, text, re.I):
         return False
     if relation.about in ("kept", "hidden"):
-        if not _CAUSAL.search(text):
+        if not _CAUSAL.search(" ".join([*names.recent[-1:], text])):
             return False
-        near = _COMMA.split(text[: claim.start])[-1] + "#" + _COMMA.split(text[claim.end :])[0]
+        near = _PART.split(text[: claim.start])[-1] + "#" + _PART.split(text[claim.end :])[0]
         kept, hidden = _KEPT.search(near) is not None, _HIDDEN.search(near) is not None
         return kept != hidden and kept == (relation.about == "kept")
     if relation.about == "uniform":

@@ -22,7 +22,9 @@ _PATTERNS = (
     # "applying softmax to [1, 2] gives [0.27, 0.73]"
     (rf"\b({_FUNCTION}) (?:to|of|on|over) ({_LIST}|\w+),? (?:is|equals|gives|yields|results in|=) (?=[\[-]|\d)", r"\1(\2) = "),
     (rf"对\s*({_LIST}|\w+)\s*(?:做|应用|求|取)\s*({_FUNCTION})\s*，?(?:得到?|结果)?(?:为|是|等于)?\s*(?=\[)", r"\2(\1) = "),
+    (rf"\b({_FUNCTION}) of \$?({_LIST})\$? (?:is|equals|gives|=|comes (?:out as|to)) (?:about |roughly )?(?=\$?[\[(-]|\$?\d)", r" ; \1(\2) = "),
     (rf"\b({_FUNCTION}) of (\S[^=]*?) (?:is|equals|gives) (?=[\[-]|\d)", r"\1(\2) = "),
+    (rf"({_LIST})\$?\s*的\s*({_FUNCTION})\s*(?:值|结果)?(?:约?为|是|等于|得到?|=)\s*(?=\$?[\[(-]|\d)", r" ; \2(\1) = "),
     (rf"(?:dot|inner|scalar) product (?:of|between) ({_VECTOR}) (?:and|with) ({_VECTOR}){_MAKES}", r"dot(\1, \2) = "),
     (rf"({_VECTOR})\s*(?:和|与|跟)\s*({_VECTOR})\s*的(?:点积|内积){_MAKES}", r"dot(\1, \2) = "),
     (rf"cosine(?: similarity| of the angle)? (?:of|between) ({_VECTOR}) (?:and|with) ({_VECTOR}){_MAKES}", r"cos(\1, \2) = "),

@@ -73,9 +73,7 @@ def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> li
         return [Verdict(line, said, "right", "note.right")]
     digits = float(-np.log10(units).mean())
     if same >= 2 and 3 * same >= 2 * len(numbers) and (known or same * digits >= 6):
-        digits = int(max(-np.log10(units).min(), 1)) + 1
-        right = ", ".join(written(float(number), digits) for number in row)
-        return [Verdict(line, said, "wrong", "note.wrong", {"right": right})]
+        return [Verdict(line, said, "wrong", "note.wrong", {"right": shown(row, units)})]
     return []
 
 
@@ -101,10 +99,43 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         if not said:
             bare.append((line, text))
     found += _by_first(head, bare, names) or check_block(bare, names)
+    if not any(verdict.status == "wrong" for verdict in found):
+        _remember(head, [cells_of(text) for _, text in bare], names)
     if all(verdict.status != "wrong" for verdict in found):
         body = [(i, cells_of(text)) for i, text in rows[1:] if re.search(r"[^\s|:\-]", text)]
         found += check_columns(head, body)
     return sorted(found, key=lambda verdict: verdict.line)
+
+
+_PARTS = {"q": r"^q\b|quer|查询", "k": r"^k\b|key|键", "v": r"^v\b|value|值", "x": r"^x\b|embed|vector|input|嵌入|向量|输入"}
+"""What a column of vectors is, by its head."""
+
+
+def _remember(head: list[str], rows: list[list[str]], names: Names) -> None:
+    """From here on the vectors of a table are known by their rows: "cat", q1, k2."""
+    for index, cells in enumerate(rows, 1):
+        vectors = {
+            column: found
+            for column, cell in enumerate(cells)
+            if (found := literal(parsed(plain(cell)) or ("name", ""))) and found[0].ndim == 1
+        }
+        label = re.sub(r"\W*\(.*\)|[\W]", "", plain(cells[0]).strip())
+        for column, (vector, units) in vectors.items():
+            title = head[column] if column < len(head) else ""
+            for letter, words in _PARTS.items():
+                if re.search(words, plain(title), re.I):
+                    names.tell(f"{letter}{index}", vector, units)
+                    names.tell(f"{letter}_{label}", vector, units)
+        numbers = [literal(parsed(plain(cell)) or ("name", "")) for cell in cells[1:]]
+        whole = all(number is not None and number[0].ndim == 0 for number in numbers)
+        if not re.fullmatch(r"[A-Za-z]\w*", label):
+            continue
+        if not vectors and whole and len(numbers) > 1:
+            names.words.add(label)
+            names.tell(label, np.array([float(number[0]) for number in numbers if number]))
+        elif len(vectors) == 1:
+            names.words.add(label)
+            names.tell(label, *next(iter(vectors.values())))
 
 
 def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list[Verdict]:
