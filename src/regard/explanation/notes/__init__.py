@@ -38,6 +38,8 @@ ZERO = re.compile(
     r"|均值(?:都|均|皆)?(?:为|是) ?0|零均值|期望(?:都|均)?(?:为|是) ?0",
     re.I,
 )
+THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|\\[,;:!]|[\u2009\u202f])(?=\d{3}(?!\d))")
+"""How LaTeX parts 1{,}000."""
 PYTHON = ("python", "py", "python3", "pycon")
 ANSWER = re.compile(r"^\W*(?:答|A|Answer)\s*[:：]\s*\**\s*")
 ASKED = re.compile(r"(.*\d.*?)[?？]\W*", re.S)
@@ -78,7 +80,7 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
     verdicts: list[Verdict] = []
     printed: list[Made] = []
     prelude: list[str] = []
-    lines = note.splitlines()
+    lines = THOUSANDS.sub(",", note).splitlines()
     place = 0
     while place < len(lines):
         fence = FENCE.match(lines[place])
@@ -135,10 +137,10 @@ def _at_their_lines(said: list[Verdict], first: int, lines: list[str]) -> list[V
     """Verdicts of a formula that is written over several lines, each where its value stands."""
     if len(lines) == 1:
         return said
-    spelled = [re.sub(r"\s", "", plain(line)) for line in lines]
+    spelled = [re.sub(r"[\s\\]", "", plain(line)) for line in lines]
     found = []
     for verdict in said:
-        value = re.sub(r"\s", "", plain(verdict.claim.rpartition("=")[2]))
+        value = re.sub(r"[\s\\]", "", plain(verdict.claim.rpartition("=")[2]))
         places = [i for i, line in enumerate(spelled) if value and value in line]
         line = first + places[0] if len(places) == 1 else verdict.line
         found.append(replace(verdict, line=line))

@@ -110,7 +110,7 @@ def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
         )
     )  # fmt: skip
     in_values = re.search(
-        r"in (?:the )?(?:V\b|values?)|(?:对|关于)\s*(?:V|值)|given the weights|权重固定|给定权重|W_?[QKVO]",
+        r"in (?:the )?(?:V\b|values?)|(?:对|关于)\s*(?:V|值)|given the weights|权重固定|给定权重|W_?[QKVO](?!.*\bin X)",
         text,
     )
     if in_values:
@@ -220,7 +220,7 @@ def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
 def shared(match: re.Match[str], text: str, names: Names) -> Found | None:
     """H query heads over G key heads: H / G of them share one, and the cache is as much smaller."""
     queries = re.search(
-        r"(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?查询头|个?头|heads)", text, re.I
+        r"(?<!every )(?<!each )(?<!每)(?<!每 )(?<!per )\b(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?查询头|个?头|heads)", text, re.I
     )
     keys = re.search(
         r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(\d+)\s*个?\s*(?:键值|KV|键)\s*头",

@@ -38,6 +38,10 @@ _OTHER = re.compile(
     r"|unnormali[sz]ed|not (?:yet )?normali[sz]ed|before normali[sz]|do(?:es)? not sum|加权和|weighted sum|values? (?:is|are)",
     re.I,
 )
+_IS_INPUT = re.compile(
+    r"(?:[=(]|softmax(?: to| of| over| on)?)\s*#|#\s*(?:的|做|取|求|进行|应用)*\s*softmax", re.I
+)
+"""What a softmax is taken of, at #."""
 _MOST = 40
 
 
@@ -47,7 +51,7 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     silent = DENIED.search(text) or NOT.search(text)
     found = [] if silent else _sums(line, text, names)
     for start, claimed, units, said in _lists(text):
-        if not silent and not re.search(r"[=(]\s*$|softmax\s*$", text[:start]):
+        if not silent and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
             verdict = _judge(line, said, claimed, units, text, start, names)
             if verdict:
                 found.append(verdict)
@@ -124,6 +128,8 @@ def _sums(line: int, text: str, names: Names) -> list[Verdict]:
     """The sum of the numbers before it: of a list, or of what equations came to."""
     found = []
     for told in _ADDED.finditer(text):
+        if re.search(r"\btwice\b|\btimes\b|两次|两个", text[: told.start()]):
+            continue
         before = text[: told.start()]
         here = [np.array([float(number) for _, number in results(before)])]
         here += [claimed for _, claimed, _, _ in _lists(before)][::-1]

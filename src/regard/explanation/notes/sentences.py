@@ -151,7 +151,7 @@ RULES: tuple[Rule, ...] = (
         judges.heads,
     ),
     _rule(
-        r"\d+\s*(?:\w+ )?(?:tokens|words|vectors|queries|keys|个)[^.。]{0,80}?(?:attention|score|weight|注意力|分数|权重)\w*\s*(?:matrix|矩阵)[^.。\d]{0,20}(?P<a>\d+)\s*(?:\*|x|by)\s*(?P<b>\d+)",
+        r"\d+\s*(?:\w+ )?(?:tokens|words|vectors|queries|keys|个)[^.。]{0,80}?(?:attention|score|weight|注意力|分数|权重)\w*\s*(?:matrix|矩阵)[^.。\d]{0,20}(?P<a>\d+)\s*(?:\*|x|by)\s*(?P<b>\d+)\b(?!\s*[*x=]|\s*[KMG]i?B)",
         judges.score_shape,
     ),
     _rule(

@@ -172,7 +172,8 @@ def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list
 
 def _formula(name: str) -> str:
     """The formula that a column's name ends with: "hidden n(n−1)/2"."""
-    return ([*pieces(plain(name))] or [""])[-1]
+    last = ([*pieces(plain(name))] or [""])[-1]
+    return "" if re.fullmatch(r"[A-Za-z_]+", last) else last
 
 
 def _by_heads(line: int, head: list[str], cells: list[str]) -> list[Verdict]:

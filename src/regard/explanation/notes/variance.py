@@ -29,6 +29,10 @@ UNSCALED = re.compile(
     r"without (?:the )?(?:scal|divi)\w*|不(?:做|加|用)?(?:缩放|除以)|没有(?:做)?(?:缩放|除以)", re.I
 )
 """A condition, and no denial."""
+OF_TERMS = re.compile(
+    r"(?:each|every|one) (?:product|term)[^.。,]{0,12} variance|(?:每一?[项个]|各)(?:乘积|项)?的?方差", re.I
+)
+"""Terms whose variance is another than 1."""
 SYMBOLIC = 64.0
 """The width that stands for d where a claim gives it no number."""
 
@@ -119,6 +123,8 @@ def _divisor(
 def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     """The variance of a dot product of d independent terms is d, its deviation √d."""
     if NOT.search(UNSCALED.sub("", text)) or "D(XY" in text:
+        return None
+    if OF_TERMS.search(" ".join([*names.recent[-1:], text])):
         return None
     width = _width(text, match.start("amount"), names)
     divisor = _divisor(match, text, names, width)
