@@ -13,6 +13,7 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.checked import check_attention, check_masks
 from regard.explanation.notes.code import check_block_of_code
+from regard.explanation.notes.columns import check_items
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.instances import check_instances, known
 from regard.explanation.notes.layouts import check_told_shapes
@@ -108,7 +109,8 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             said = _prose(place + 1, text, names)
             verdicts += _at_their_lines(said, place + 1, lines[place:end])
             place = end
-    return verdicts
+    wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
+    return verdicts + [verdict for verdict in check_items(lines) if verdict.line not in wrong]
 
 
 def _end_of_fence(lines: list[str], place: int, mark: str) -> int:

@@ -59,9 +59,8 @@ def triples(names: Names) -> Iterator[tuple[Floats, Floats, Floats | None]]:
 
 def candidates(names: Names) -> Iterator[Floats]:
     """The rows that attention over the note's vectors may show."""
-    for q, k, v in triples(names):
-        if max(*q.shape, *k.shape) <= 64 and len(k) <= 12:
-            yield from _rows(q, k, v)
+    for table in tables(names):
+        yield from table
     for matrix in matrices(names).values():
         yield from matrix
         yield from np.asarray(formula.normalise(matrix)[0])
@@ -70,20 +69,34 @@ def candidates(names: Names) -> Iterator[Floats]:
             yield from sinusoids(64, width)
 
 
-def _rows(q: Floats, k: Floats, v: Floats | None) -> Iterator[Floats]:
-    dots = q @ k.T
-    yield from dots
-    yield dots.sum(1)
-    if v is not None:
-        yield from dots @ v
-    later = np.triu(np.ones(dots.shape), k=1 + dots.shape[1] - dots.shape[0]) > 0
-    for scores in (dots, dots / q.shape[1] ** 0.5):
-        yield from scores
-        yield from np.exp(scores)
-        yield from np.exp(scores - scores.max(1, keepdims=True))
-        for seen in (scores, np.where(later, -np.inf, scores)):
-            with np.errstate(all="ignore"):
-                weights = np.asarray(formula.normalise(seen)[0])
-            yield from weights
-            if v is not None:
-                yield from weights @ v
+def tables(names: Names) -> Iterator[Floats]:
+    """The matrices that attention over the note's arrays makes, and some columns of sums."""
+    known = matrices(names)
+    for q, k, v in triples(names):
+        if q is not k:
+            yield from (q, k, *([] if v is None else [v]))
+        if max(*q.shape, *k.shape) <= 64 and len(k) <= 12:
+            dots = q @ k.T
+            yield from (dots, dots.sum(1)[None, :], *([] if v is None else [dots @ v]))
+            for scores in (dots, dots / q.shape[1] ** 0.5):
+                yield from _mixed(scores, v)
+    values = known.get("V")
+    for name, matrix in known.items():
+        if name in _SCORES and len(matrix) <= 12:
+            yield from _mixed(matrix, values if values is not None and len(values) == matrix.shape[1] else None)
+        elif values is not None and len(values) == matrix.shape[1] and np.allclose(matrix.sum(1), 1, atol=0.02):
+            yield matrix @ values
+
+
+_SCORES = ("S", "scores", "E", "logits")
+
+
+def _mixed(scores: Floats, v: Floats | None) -> Iterator[Floats]:
+    later = np.triu(np.ones(scores.shape), k=1 + scores.shape[1] - scores.shape[0]) > 0
+    yield from (scores, np.exp(scores), np.exp(scores - scores.max(1, keepdims=True)))
+    for seen in (scores, np.where(later, -np.inf, scores)):
+        with np.errstate(all="ignore"):
+            weights = np.asarray(formula.normalise(seen)[0])
+        yield weights
+        if v is not None:
+            yield weights @ v

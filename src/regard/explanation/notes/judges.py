@@ -302,6 +302,18 @@ def unsoftened(match: re.Match[str], text: str, names: Names) -> Found | None:
     return bool(right), "note.linear", {} if right else {"right": str(_degree())}
 
 
+def direction(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """What rises from a to b ends higher."""
+    words = text[max(0, match.start() - 24) : match.end() + 4]
+    up = re.search(r"\b(?:ris|rose|increas|grow|grew|climb)|\bup\b|升|增|提高|变大", words) is not None
+    down = re.search(r"\b(?:fall|fell|drop|decreas|shrink|sink|sank)|\bdown\b|降|减|变小", words) is not None
+    a, b = float(match["a"]), float(match["b"])
+    if up == down or a == b or NOT.search(words):
+        return None
+    right = (b > a) == up
+    return right, "note.wrong", {} if right else {"right": f"{match['b']} {'<' if b < a else '>'} {match['a']}"}
+
+
 def letters(match: re.Match[str], text: str, names: Names) -> Found | None:
     """The weights' shape in letters: a query by a key, never by the width."""
     if NOT.search(text):

@@ -15,11 +15,24 @@ from regard.explanation.notes.parsing import NotUnderstood, parsed
 Shape = tuple[str, ...]
 """A number, a letter or a small expression for each axis."""
 
-_SHAPE = r"\(\s*\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+\s*\)"
-_REAL = re.compile(
-    r"(?P<name>[A-Za-z]\w*(?:\s*(?:\^T|K\^T))?|[A-Za-z]*Attention\([^)]*\)|result|output|结果|输出)\s*(?:lies|is|are|lives|again|)\s*(?:in|∈)\s*(?:mathbb\{?R\}?|R|ℝ)\s*\^\s*\(?\s*(?P<a>\w+)\s*\*\s*(?P<b>\w+)"
+_AXES = r"\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+"
+_SHAPE = rf"[(\[]\s*{_AXES}\s*[)\]]"
+_BY = r"\b\w+(?:\s*\*\s*\w+)+\b(?!\s*[=*/+^(])"
+_IS = r"\s*(?:is|are|has|have|of|the|a|an|with|shape|size|dimensions?|lies|lives|again|in|:|=|为|是|的?(?:形状|大小)[为是]?|,|\s)*"
+_REAL = r"\s*(?:lies|lives|is|are|again|\s)*(?:in|∈)\s*(?:mathbb\{?R\}?|R|ℝ)\s*\^\s*\(?\s*"
+_NAME = r"(?:Q\s*K\^T|K\^T|[A-Za-z]*Attention\([^)]*\)|(?<![\w^])[QKVqkv](?![\w^])|(?:the )?(?:quer(?:y|ies)|keys?|values?)|scores?|(?:attention )?weights?|results?|outputs?|分数|注意力(?:权重|矩阵)|权重|输出|结果|查询|键|值)"
+_TOLD = re.compile(
+    rf"(?P<name>{_NAME}(?:(?:\s*(?:,|and|、|和|与)\s*)+{_NAME})*)(?: ?(?:tensor|matrix|array|matrices|矩阵|张量))?(?:{_IS}(?P<shape>{_SHAPE}|{_BY})|{_REAL}(?P<real>\w+(?:\s*\*\s*\w+)+))"
 )
-_IS = r"\s*(?:is|are|has|have|of|the|a|with|shape|size|:|=|为|是|的?形状[为是]?|,|\s)*"
+_SPLIT = r"\bview\b|split|reshape|transpose\(|多头|分头|拆"
+"""What is done to queries, keys and values alike."""
+ROLES = (
+    ("transposed", r"^(?!.*Q).*(?:K\s*\^T|K 的?转置|transposed keys?|keys? transposed)"),
+    ("scores", r"Q\s*K|\bscor|logit|(?<!of )weights?\b|softmax|attention (?:matri|map)|分数|得分|权重|注意力矩阵"),
+    ("merged", r"concat|merge|joined|合并|拼接|拼起来|out(?:put)? proj|输出投影|W_O"),
+    ("mixed", r"(?:times|\*|@) ?V\b|乘以? ?V|weighted|output|result|输出|结果|加权|Attention\("),
+)
+"""What a name of an array says of it, the narrowest first."""
 
 
 def split_shape(text: str) -> Shape:
@@ -31,7 +44,7 @@ def compared(line: int, said: str, claimed: Shape, shape: Shape, names: Names) -
     """What is said of a claimed shape; None where a letter of it is not known."""
     if len(claimed) != len(shape):
         if all(each.isdigit() for each in claimed) and all(each.isdigit() for each in shape):
-            return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape)})
+            return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape, said)})
         return None
     pairs = [(_number(a, names), _number(b, names)) for a, b in zip(claimed, shape, strict=True)]
     same = [
@@ -41,10 +54,14 @@ def compared(line: int, said: str, claimed: Shape, shape: Shape, names: Names) -
         return Verdict(line, said, "right", "note.right")
     if not all(x and y for x, y in pairs):
         return None
-    return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape)})
+    if all(each.isdigit() for each in claimed):
+        shape = tuple(str(y) for _, y in pairs)
+    return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape, said)})
 
 
-def _written(shape: Shape) -> str:
+def _written(shape: Shape, said: str = "(") -> str:
+    if not re.search(r"[(\[]", said):
+        return " × ".join(shape)
     return f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
 
 
@@ -59,54 +76,43 @@ def _number(text: str, names: Names) -> int:
     return int(found) if found.ndim == 0 and found == int(found) else 0
 
 
-_TOLD = re.compile(
-    rf"(?<![\w])(?P<name>[qkvQKVX]|(?:the )?(?:quer(?:y|ies)|keys?|values?))(?![\w^]){_IS}(?P<shape>{_SHAPE})"
-)
-_ASKED = re.compile(
-    rf"(?P<what>scores?(?: matrix)?|(?:attention )?weights?|Q\s*K\^T|output|result|分数(?:矩阵)?|注意力(?:权重|矩阵)|权重(?:矩阵)?|输出|结果)(?: (?:tensor|matrix|array))?{_IS}(?P<shape>{_SHAPE})"
-)
-
-
 def check_told_shapes(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each shape that is told of scores and outputs, where those of Q, K and V were."""
     text = re.sub(r"\s*\(T\)|\^\s*top\b|\^\s*T\b", "^T", plain(re.sub(r"[`$]", "", sentence)))
     text = re.sub(r"\\?mathbb\s*\{?\s*R\s*\}?", "R", text).replace("\\", " ")
-    said = sentence.strip()
     found: list[Verdict] = []
-    for match in _REAL.finditer(text):
-        found += _placed_shape(line, said, match["name"], (match["a"], match["b"]), names)
     for match in _TOLD.finditer(text):
-        _placed_shape(line, said, match["name"], split_shape(match["shape"][1:-1]), names)
-    for match in _ASKED.finditer(text):
-        found += _placed_shape(line, said, match["what"], split_shape(match["shape"][1:-1]), names)
+        shape = split_shape((match["shape"] or match["real"]).strip("()[]"))
+        found += placed(line, match[0].strip(), match["name"], shape, names)
     return found
 
 
-def _placed_shape(line: int, said: str, name: str, claimed: Shape, names: Names) -> list[Verdict]:
-    word = name.replace(" ", "").lower().removeprefix("the")
-    if word[:1] in "qkv" and (len(word) == 1 or re.match(r"quer|key|value", word)):
-        names.shapes[f"{word[0]} told"] = claimed
+def placed(line: int, said: str, label: str, claimed: Shape, names: Names) -> list[Verdict]:
+    """A verdict on the shape of what ``label`` names; that of queries, keys and values is kept."""
+    role = next((role for role, words in ROLES if re.search(words, label, re.I)), "")
+    if not role:
+        for letter, words in (("q", r"\bQ\b|quer|查询"), ("k", r"\bK\b|key|键"), ("v", r"\bV\b|value|值")):
+            if re.search(rf"{words}|{_SPLIT}", label, re.I):
+                names.shapes[f"{letter} told"] = claimed
         return []
-    q, k, v = (names.shapes.get(f"{letter} told") for letter in "qkv")
-    if re.match(r"qk|score|weight|attentionweight|attentionmatr|分数|注意力|权重", word):
-        right = (
-            (*q[:-1], k[-2])
-            if q and k and len(q) == len(k) > 1 and q[:-2] == k[:-2] and q[-1] == k[-1]
-            else None
-        )
-    elif re.match(r"output|result|输出|结果|attention\(", word):
-        right = (*q[:-1], v[-1]) if q and v and len(q) == len(v) > 1 and q[:-2] == v[:-2] else None
-    else:
-        right = None
-    if right is None or len(right) != len(claimed):
+    q, k, v = (names.shapes.get(f"{letter} told", ()) for letter in "qkv")
+    scores: Shape = ()
+    if len(q) == len(k) > 1 and q[:-2] == k[:-2] and q[-1] == k[-1]:
+        scores = (*q[:-1], k[-2])
+    mixed = (*scores[:-1], v[-1]) if scores and len(v) == len(q) else ()
+    merged: Shape = ()
+    if len(mixed) == 4 and mixed[1].isdigit() and mixed[3].isdigit():
+        merged = (mixed[0], mixed[2], str(int(mixed[1]) * int(mixed[3])))
+    right = {"transposed": (*k[:-2], k[-1], k[-2]) if len(k) > 1 else (), "scores": scores, "merged": merged}.get(role, mixed)
+    if role == "mixed" and len(claimed) == len(merged):
+        right = merged
+    if not right or len(right) != len(claimed):
         return []
-    if right == claimed:
-        return [Verdict(line, said, "right", "note.right")]
-    same_kind = all(a.isdigit() == b.isdigit() for a, b in zip(right, claimed, strict=True))
     letters = {each for each in claimed if not each.isdigit()}
-    if not same_kind or not letters <= {each for shape in (q, k, v) if shape for each in shape}:
-        return []
-    return [Verdict(line, said, "wrong", "note.wrong", {"right": " × ".join(right)})]
+    if letters and letters <= {each for shape in (q, k, v) for each in shape} and right != claimed:
+        return [Verdict(line, said, "wrong", "note.wrong", {"right": " × ".join(right)})]
+    verdict = compared(line, said, claimed, right, names)
+    return [verdict] if verdict else []
 
 
 def check_shape_cells(
@@ -122,6 +128,8 @@ def check_shape_cells(
     ]
     letters = next((shape for shape in shapes if not all(each.isdigit() for each in shape)), None)
     numbers = next((shape for shape in shapes if all(each.isdigit() for each in shape)), None)
+    if not letters and len(cells) > 1 and (told_here := re.fullmatch(rf"{_SHAPE}|{_BY}", plain(cells[1].strip("`$ ")))):
+        return placed(line, " | ".join(cells[:2]), plain(cells[0]), split_shape(told_here[0].strip("()[]")), names)
     if not letters or not numbers or len(letters) != len(numbers):
         return []
     right = tuple(str(_number(each, local)) for each in letters)

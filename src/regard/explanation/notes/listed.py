@@ -17,10 +17,12 @@ from regard.core import formula
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import pieces
+from regard.explanation.notes.derived import candidates
 from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
+from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 _NUMBER = r"-?(?:\d+\.\d+|\d+)%?"
@@ -42,17 +44,24 @@ _IS_INPUT = re.compile(
     r"(?:[=(]|softmax(?: to| of| over| on)?)\s*#|#\s*(?:的|做|取|求|进行|应用)*\s*softmax", re.I
 )
 """What a softmax is taken of, at #."""
-_MOST = 40
+_BESIDE = re.compile(r"\b(?:instead of|without|rather than|not only)\b|没有|不缩放|不除以|不加掩码|如果不\w{1,4}")
+"""What denies another thing than the numbers."""
+_MOST = 120
 
 
 def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each list in ``sentence`` that follows from the lists before it."""
     text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", " ")
-    silent = DENIED.search(text) or NOT.search(text)
-    found = [] if silent else _sums(line, text, names)
+    silent = DENIED.search(text) or NOT.search(_BESIDE.sub("", text))
+    found = [] if silent else _sums(line, text, names) + _places(line, text, names)
     for start, claimed, units, said in _lists(text):
-        if not silent and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
-            verdict = _judge(line, said, claimed, units, text, start, names)
+        denied = silent or NOT.search(_BESIDE.sub("", text[max(0, start - 40) : start]))
+        if not denied and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
+            verdict = (
+                _follows(line, said, claimed, units, text[:start], names)
+                or _judge(line, said, claimed, units, text, start, names)
+                or _of_note(line, said, claimed, units, text[:start], names)
+            )
             if verdict:
                 found.append(verdict)
         names.lists = [claimed, *names.lists][:8]
@@ -68,6 +77,84 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
             continue
         if vector.ndim == 2 or (vector.ndim == 1 and vector.size <= 12 and not names_of(node)):
             names.awaited = [vector, *names.awaited][:4]
+    return found
+
+
+_SCORED = re.compile(r"scores?|logits|分数|得分", re.I)
+_OTHERWISE = re.compile(
+    r"divid|scal|temper|\bmask|causal|output|除以|缩放|温度|掩|因果|输出|exp|sqrt", re.I
+)
+
+
+def _follows(
+    line: int, said: str, claimed: Floats, units: Floats, before: str, names: Names
+) -> Verdict | None:
+    """Weights that one sentence tells right after their scores: "2 and 1, so the weights are …"."""
+    scores = names.lists[0] if names.lists else None
+    told = [each for each in _lists(before)][-1:]
+    if not told or scores is None or scores.shape != claimed.shape or told[0][1].shape != scores.shape:
+        return None
+    between = before[told[0][0] + len(told[0][3]) :]
+    if not _WEIGHTS.search(between) or not _SCORED.search(before[: told[0][0]]):
+        return None
+    if _OTHERWISE.search(between) or float(units.max()) > 0.01 or abs(claimed.sum() - 1) > 0.03:
+        return None
+    right = np.asarray(formula.normalise(scores[None, :])[0])[0]
+    slack = 0.5 * units + 0.5 * float(told[0][2].max()) * (told[0][2].max() < 1) * right
+    if bool((np.abs(claimed - right) <= slack + 1e-9).all()):
+        return Verdict(line, said, "right", "note.right")
+    if any(map(lambda row: bool(np.abs(row - claimed).max() < 0.02), _candidates(names, claimed.size))):
+        return None  # of other scores, it may be
+    return Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, units)})
+
+
+def _of_note(
+    line: int, said: str, claimed: Floats, units: Floats, before: str, names: Names
+) -> Verdict | None:
+    """A vector that attention over the note's arrays makes: all of it, or all but one number."""
+    if float(units.max()) > 0.01:
+        return None
+    for row in candidates(names):
+        if row.shape != claimed.shape:
+            continue
+        same = int((np.abs(row - claimed) <= 0.5 * units + 1e-9).sum())
+        if same == claimed.size:
+            return Verdict(line, said, "right", "note.right")
+        sure = same >= 2 or (float(units.max()) <= 0.001 and _OUTPUT.search(before[-40:]))
+        if same == claimed.size - 1 and sure and float(np.abs(row - claimed).max()) > 2 * units.max():
+            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(row, units)})
+    return None
+
+
+_OUTPUT = re.compile(r"outputs?\b|result|new vector|输出|结果", re.I)
+_ORDINALS = ("first", "second", "third", "fourth", "fifth"), ("一", "二", "三", "四", "五")
+_NTH = re.compile(
+    r"(?:(?:the )?(?P<e>first|second|third|fourth|fifth) (?:token|word|key|position|one|value)|(?:token|word|key|position|词|位置)\s*(?P<n>[1-5])|第\s*(?P<z>[一二三四五1-5])\s*个?(?:词元?|键|位置|token|单词))"
+    r"(?P<how>[^\d.。;；,，]{0,24}?(?:gets?|receives?|takes?|has|weight|权重|分走了?|占了?|得到?|拿到?)[^\d.。;；,，]{0,16}?)(?P<said>\d+(?:\.\d+)?)(?P<percent>\s*\\?%)?",
+    re.I,
+)
+
+
+def _places(line: int, text: str, names: Names) -> list[Verdict]:
+    """One weight of the list before it, by its place: "the third word gets 4.2 %"."""
+    found = []
+    weights = next((each for each in names.lists if abs(each.sum() - 1) < 0.02), None)
+    for told in _NTH.finditer(text) if weights is not None else ():
+        assert weights is not None
+        word = told["e"] or told["z"] or told["n"]
+        index = next((i for names_ in _ORDINALS for i, each in enumerate(names_) if each == word.lower()), None)
+        index = int(word) - 1 if index is None else index
+        by = 0.01 if told["percent"] else 1.0
+        claimed = float(told["said"]) * by
+        unit = 10.0 ** -len(told["said"].partition(".")[2]) * by
+        near = [i for i, weight in enumerate(weights) if abs(weight - claimed) <= 0.6 * max(unit, 0.001)]
+        if index >= len(weights) or not near or unit > 0.01:
+            continue
+        if index in near:
+            found.append(Verdict(line, told[0], "right", "note.right"))
+        else:
+            right = shown(np.asarray(weights[index] / by), np.asarray(unit / by))
+            found.append(Verdict(line, told[0], "wrong", "note.wrong", {"right": right + "%" * bool(told["percent"])}))
     return found
 
 
@@ -232,5 +319,7 @@ def _candidates(names: Names, size: int) -> Iterator[Floats]:
                     yield np.concatenate([soft, np.zeros(size - visible.size)])
         if row.size == size:
             yield np.exp(row)
+            if "positions" in names.said and size % 2 == 0:
+                yield from row + sinusoids(9, size)
             if abs(float(row.sum())) > 1e-9:
                 yield row / row.sum()

@@ -159,6 +159,10 @@ RULES: tuple[Rule, ...] = (
         judges.letters,
     ),
     _rule(
+        r"(?P<up>\b(?:ris|increas|grow|grew|rose|go(?:es)? up|went up|climb)\w*|升|增加|上升|提高|增大|变大)?(?:[^\d.。;；]{0,16})(?:\bfrom|从)\s*(?P<a>\d+\.\d+)\s*(?:up |down )?(?:to|(?P<zh>升|增加|上升|提高|增大|降|下降|减小|减少)[到至为了]+|[到至])\s*(?P<b>\d+\.\d+)(?P<zh2>[^。，,.;；]{0,4}(?:升|降|增|减))?",
+        judges.direction,
+    ),
+    _rule(
         r"(?:each|every) row\b[^.。]{0,40}sums? (?:up )?to (?:1|one)\b|每一?行[^。]{0,16}和(?:都)?(?:为|是|等于)\s*1\b",
         judges.always,
     ),

@@ -37,7 +37,7 @@ _PATTERNS = (
     (r"(\S+?)\s*的平方根\s*(?:是|为|等于)\s*(?=-?\d)", r"sqrt(\1) = "),
     # "512 × 512, which is 262,144"
     (
-        r"(\d[\d,]*(?:\.\d+)?(?:\s*[×*·/+−-]\s*\d[\d,]*(?:\.\d+)?)+)(?:,|，)?\s*(?:which |that |this |and that |也就是|就是|即)?(?:is|makes|gives|equals|comes to|得到?|是|为|等于|即)\s*(?=-?\d)",
+        r"(\d[\d,]*(?:\.\d+)?(?:\s*[×*·/+−-]\s*\d[\d,]*(?:\.\d+)?)+)(?:,|，)?\s*(?:which |that |this |and that |也就是|就是|即)?(?:is|makes|gives|equals|comes to|for a total of|in total|so|得到?|是|为|等于|即|[一总]共(?:有|是)?)\s*(?=-?\d)",
         r"\1 = ",
     ),
     # A bare number before it is none: "key 3 gives 0.08" is no equation of 3.

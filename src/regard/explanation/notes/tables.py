@@ -17,6 +17,7 @@ from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.columns import check_columns
 from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.derived import candidates
+from regard.explanation.notes.derived import tables as derived
 from regard.explanation.notes.equations import close, differs, shown
 from regard.explanation.notes.layouts import check_shape_cells
 from regard.explanation.notes.mathtext import plain
@@ -98,6 +99,9 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         found += said
         if not said:
             bare.append((line, text))
+    known = _by_matrix([(line, cells_of(text)) for line, text in bare], names)
+    found += known
+    bare = [(line, text) for line, text in bare if not any(v.line == line for v in known)]
     found += _by_first(head, bare, names) or check_block(bare, names)
     if not any(verdict.status == "wrong" for verdict in found):
         _remember(head, [cells_of(text) for _, text in bare], names)
@@ -105,6 +109,41 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         body = [(i, cells_of(text)) for i, text in rows[1:] if re.search(r"[^\s|:\-]", text)]
         found += check_columns(head, body)
     return sorted(found, key=lambda verdict: verdict.line)
+
+
+def _by_matrix(rows: list[tuple[int, list[str]]], names: Names) -> list[Verdict]:
+    """Rows of vectors, or of numbers, that are those of a matrix which the note's arrays make."""
+    found: list[Verdict] = []
+    for columns in [*([i] for i in range(1, len(rows[0][1]) if rows else 0)), None]:
+        told = [literal(parsed(plain(_cells(cells, columns))) or ("name", "")) for _, cells in rows]
+        if len(told) < 2 or any(each is None or each[0].ndim != 1 for each in told):
+            continue
+        if len({each[0].shape for each in told if each}) != 1:
+            continue
+        claimed, units = (np.stack([each[i] for each in told if each]) for i in (0, 1))
+        units = np.minimum(units, units.min() if (units < 1).any() else 1.0)
+        best, row_of = 0, None
+        for table in derived(names):
+            if table.shape == claimed.shape:
+                same = np.abs(table - claimed) <= 2.0 * units * (units < 1) + 1e-9
+                if same.sum() > best:
+                    best, row_of, agree = int(same.sum()), table, same
+        if row_of is None or 3 * best < 2 * claimed.size or len(rows) - agree.all(1).sum() > 1:
+            continue
+        for (line, cells), right, same, unit in zip(rows, row_of, agree, units, strict=True):
+            said = _cells(cells, columns)
+            if same.all():
+                found.append(Verdict(line, said, "right", "note.right"))
+            else:
+                found.append(Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, unit)}))
+    return found
+
+
+def _cells(cells: list[str], columns: list[int] | None) -> str:
+    """A column's cell, or all but the first as a vector."""
+    if columns is None:
+        return f"[{', '.join(cells[1:])}]"
+    return cells[columns[0]] if columns[0] < len(cells) else ""
 
 
 _PARTS = {"q": r"^q\b|quer|查询", "k": r"^k\b|key|键", "v": r"^v\b|value|值", "x": r"^x\b|embed|vector|input|嵌入|向量|输入"}
