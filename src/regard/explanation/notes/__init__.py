@@ -9,6 +9,7 @@ from itertools import takewhile
 import numpy as np
 
 from regard._words import Language
+from regard.explanation.notes import growth
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.checked import check_attention, check_masks
@@ -153,6 +154,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     found: list[Verdict] = []
     if re.match(r"\s*#+ ", text) or re.fullmatch(r"\W*\*\*[^*]+\*\*\W*", text):
         names.heading = text
+        names.headings.append(text)
     text = re.sub(r"(?<!\\)\\[\[\]()]", "$", text)
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
@@ -197,6 +199,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             said = check_line(line, answer, names)
         if all(verdict.status != "wrong" for verdict in said):
             said += sized
+        growth.remember(rest, names)
         names.waiting = text if text.rstrip("*_ ").endswith(("?", "？")) else ""
         names.asked = sentence if sentence.rstrip("*_ ").endswith(("?", "？")) else ""
         if len(rest) > 8:

@@ -38,6 +38,8 @@ class Names:
 
     recent: list[str] = field(default_factory=list)
     """The sentences before this one, the last one last."""
+    headings: list[str] = field(default_factory=list)
+    """Every heading so far."""
     heading: str = ""
     """The heading over what is read."""
     waiting: str = ""
@@ -58,6 +60,10 @@ class Names:
     """The lists of numbers that were read, the last one first."""
     words: set[str] = field(default_factory=set)
     """Words that are the names of vectors here."""
+    driven: tuple[Any, ...] = ()
+    """What is supposed to be changed, by which factor, and for how many sentences."""
+    counts: list[Any] = field(default_factory=list)
+    """The larger amounts that were told, the last one first."""
     run: list[float] = field(default_factory=list)
     """What the equations just read came to."""
     awaited: list[Floats] = field(default_factory=list)

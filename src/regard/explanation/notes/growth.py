@@ -98,9 +98,45 @@ def _outcome(text: str) -> str:
     return next((name for name, words in OUTCOMES if re.search(words, text, re.I)), "")
 
 
+_SUPPOSED = re.compile(r"\b(?:if|when|suppose|what|let)\b|[?？]|如果|假如|当|若|把|设", re.I)
+
+
+def remember(text: str, names: Names) -> None:
+    """Keeps what a sentence supposes to be changed: "What if we double the context?"."""
+    found = [*TIMES.finditer(text)]
+    if not found or not _SUPPOSED.search(text[: found[0].end() + 40]):
+        return
+    first = found[0]
+    near = re.split(r"[,，;；。]", text[first.end() :])[0]
+    driver = _driver(f"{re.split(r'[,，;；。]', text[: first.start()])[-1]} {near}")
+    if driver and not first["one"]:
+        names.driven = (driver, factor_of(first), 2)
+
+
+def _driven(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """One factor, of what was supposed in the sentence before."""
+    driver, times, left = names.driven
+    names.driven = (driver, times, left - 1) if left > 1 else ()
+    if match["one"] or NOT.search(re.sub(TIMES, " ", text)) or DENIED.search(text) or _driver(text):
+        return None
+    outcome = _outcome(re.sub(r"\b(?:also|too)\b|也", "", text[: match.start()]))
+    power = POWERS.get((driver, outcome))
+    said = factor_of(match)
+    if power is None or not said or times == 1:
+        return None
+    right = times**power
+    if abs(said - right) < 0.01 * right:
+        return True, "note.right", {}
+    told = re.match(r"\D{0,8}(?:to|约|即|为|是)\s*(\d+(?:\.\d+)?)", text[match.end() :])
+    value = f" → {written(float(told[1]) / said * right)}" if told else ""
+    return False, "note.growth", {"right": written(right) + value}
+
+
 def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
     """Of two factors in a sentence, the outcome's against the power of what is changed."""
     found = list(TIMES.finditer(text))
+    if len(found) == 1 and names.driven:
+        return _driven(found[0], text, names)
     if len(found) != 2 or re.search(r"\bthan\b|\bGQA|\bMQA|\bper\b|与.{1,12}相比", text):
         return None
     first, last = found

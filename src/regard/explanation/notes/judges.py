@@ -160,7 +160,9 @@ def heads(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
     """4nd² = 2n²d at n = 2d."""
-    if not re.search(r"cost|multipl|FLOP|projection|代价|计算量|乘法|投影|相等", text, re.I):
+    if not re.search(
+        r"cost|multipl|FLOP|projection|4nd|代价|计算量|乘法|投影|相等", " ".join([*names.recent[-1:], text]), re.I
+    ):
         return None
     said = match["factor"].replace(" ", "").replace("*", "")
     if not said.isdigit():

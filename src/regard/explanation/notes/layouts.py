@@ -115,6 +115,38 @@ def placed(line: int, said: str, label: str, claimed: Shape, names: Names) -> li
     return [verdict] if verdict else []
 
 
+_PRODUCT = re.compile(r"\(\s*(\w+)\s*\*\s*(\w+)\s*\)\s*\*?\s*\(\s*(\w+)\s*\*\s*(\w+)\s*\)")
+
+
+def check_cost_cells(line: int, cells: Sequence[str]) -> list[Verdict]:
+    """A product of shapes and what it costs, both in letters: (n × d)(d × n) is n²d."""
+    product = next((m for cell in cells if (m := _PRODUCT.search(plain(cell)))), None)
+    if product is None or product[2] != product[3] or product[1].isdigit():
+        return []
+    letters = (product[1], product[2], product[4])
+    random = np.random.default_rng(0)
+    for cell in cells:
+        node = parsed(plain(re.sub(r"^\s*[~≈]?\s*|O\((.*)\)", r"\1", cell)))
+        if node is None or node[0] == "name" or _PRODUCT.search(plain(cell)):
+            continue
+        ratios = []
+        for _ in range(3):
+            told = {letter: random.uniform(1, 3) for letter in letters}
+            try:
+                cost = value(node, Names({name: np.asarray(x) for name, x in told.items()}))
+            except NotUnderstood:
+                break
+            ratios.append(float(cost) / np.prod([told[letter] for letter in letters]))
+        if len(ratios) < 3:
+            continue
+        if max(ratios) - min(ratios) < 1e-6:
+            return [Verdict(line, cell, "right", "note.right")]
+        times = re.match(r"\d*", plain(cell).strip())
+        power = "".join(f"{x}{'²' if letters.count(x) == 2 else '³' if letters.count(x) == 3 else ''}" for x in dict.fromkeys(sorted(letters, key=lambda x: (-letters.count(x), x))))
+        return [Verdict(line, cell, "wrong", "note.wrong", {"right": f"{times[0] if times else ''}{power}"})]
+    return []
+
+
 def check_shape_cells(
     line: int, head: Sequence[str], cells: Sequence[str], names: Names
 ) -> list[Verdict]:

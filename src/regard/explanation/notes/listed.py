@@ -86,6 +86,9 @@ _OTHERWISE = re.compile(
 )
 
 
+_MASKED = re.compile(r"\bmask|causal|掩码|因果|遮", re.I)
+
+
 def _follows(
     line: int, said: str, claimed: Floats, units: Floats, before: str, names: Names
 ) -> Verdict | None:
@@ -97,14 +100,18 @@ def _follows(
     between = before[told[0][0] + len(told[0][3]) :]
     if not _WEIGHTS.search(between) or not _SCORED.search(before[: told[0][0]]):
         return None
-    if _OTHERWISE.search(between) or float(units.max()) > 0.01 or abs(claimed.sum() - 1) > 0.03:
+    if _OTHERWISE.search(between) or _MASKED.search(before) or (claimed == 0).any() or float(units.max()) > 0.01 or abs(claimed.sum() - 1) > 0.03:
         return None
     right = np.asarray(formula.normalise(scores[None, :])[0])[0]
     slack = 0.5 * units + 0.5 * float(told[0][2].max()) * (told[0][2].max() < 1) * right
     if bool((np.abs(claimed - right) <= slack + 1e-9).all()):
         return Verdict(line, said, "right", "note.right")
-    if any(map(lambda row: bool(np.abs(row - claimed).max() < 0.02), _candidates(names, claimed.size))):
-        return None  # of other scores, it may be
+    for width in (names.values.get(name) for name in ("d_k", "dk", "d", "tau", "T")):
+        if width is not None and width.ndim == 0 and width > 0:
+            for by in (float(width), float(width) ** 0.5):
+                other = np.asarray(formula.normalise(scores[None, :] / by)[0])[0]
+                if bool((np.abs(claimed - other) < 0.02).all()):
+                    return None  # divided before, without a word of it
     return Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, units)})
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.amounts import Amount, amounts
 from regard.explanation.notes.claim import Verdict
@@ -19,7 +21,7 @@ _AS_MUCH = re.compile(
     re.I,
 )
 _OF_ALL = re.compile(
-    r"(?:\ball|\bthe|\bfor|\bover|\bwith|\bby)?\s*(?P<k>\d+)\s*个?(?P<what>layers?|heads?|blocks|层|头|sequences|句)\s*(?:[,，:：]|\b(?:together|in all|in total|need|take|make|give|have|it is|that is|that makes|we get|gives|the total is|this becomes|is|are)\b|合计|一共|总共|共|总计|就是|则?[是为要]|需要?|\s)*(?:about |约)?$",
+    r"(?:\ball|\bthe|\bfor|\bover|\bwith|\bby)?\s*(?P<k>\d+)\s*个?(?P<what>layers?|heads?|blocks|层|头|sequences|句)\s*(?:[,，:：]|\b(?:together|in all|in total|need|take|make|give|have|it is|that is|that makes|we get|gives|the total is|this becomes|is|are)\b|合计|一共|总共|共|总计|就是|则?[是为要]|需要?|\s)*(?:about |约)?\s*$",
     re.I,
 )
 _ONE = {
@@ -38,6 +40,7 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     if not (DENIED.search(text) or NOT.search(text)):
         for amount in amounts(text):
             if amount.kind != "bytes":
+                found += _of_counts(line, said, amount, text, names)
                 continue
             by = _by(text[: amount.start], text, last, names)
             if by and last:
@@ -57,6 +60,42 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     if DENIED.search(text) or NOT.search(re.sub(r"instead of", "", text)):
         return found
     return found + _units(line, said, text) + _kinds(line, said, text)
+
+
+def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) -> list[Verdict]:
+    """An amount that is k times one before it, or that of k layers: whichever it may be of."""
+    if amount.value < 100 or amount.kind or re.match(r"\s*[*/+^=]", text[amount.end :]):
+        return []
+    bases = list(names.counts)
+    names.counts = [amount, *bases][:10]
+    before = text[max(0, amount.start - 40) : amount.start]
+    times = [m for m in TIMES.finditer(before) if _AS_MUCH.fullmatch(re.sub(r"\bto\b|[一总]共有?", "", before[m.end() :])) and "from" not in m[0]]
+    of_all = _OF_ALL.search(re.sub(r"(?:编码|解码)器|encoder |decoder ", "", before))
+    k = factor_of(times[-1]) if times else float(of_all["k"]) if of_all else 0.0
+    if k in (0.0, 1.0) or re.search(r"[=*]\s*$", before):
+        return []
+    if any(amount.agrees(k * base.value) for base in bases):
+        return [Verdict(line, said, "right", "note.right")]
+    near = {k * base.value for base in bases if 0.4 < amount.value / (k * base.value) < 2.6}
+    if times:
+        near = {right for right in near if _nice(amount.value / (right / k))}
+    else:
+        near = {right for right in near if bases and right == k * bases[0].value}
+    if len({round(right, -int(np.log10(right)) + 2) for right in near}) != 1:
+        return []
+    return [Verdict(line, said, "wrong", "note.wrong", {"right": _in_times(near.pop(), amount)})]
+
+
+def _nice(ratio: float) -> bool:
+    """Whether it is what a slip makes: twice as much, the square instead of the double."""
+    return any(abs(ratio / nice - 1) < 0.01 for nice in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0, 9.0, 16.0))
+
+
+def _in_times(right: float, amount: Amount) -> str:
+    """The right amount in the million or 万 of the claim."""
+    word = re.search(r"百万|千万|万|亿|million|billion|thousand", amount.said)
+    by = amount.value / float(re.sub(r"[^\d.]", "", amount.said) or 1) if word else 1.0
+    return f"{written(right / by)} {word[0]}" if word else f"{right:,.0f}"
 
 
 _SAME = re.compile(

@@ -157,10 +157,27 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
         verdict = _judge(line, said, text, name, amount, known, told, names)
         if verdict:
             found.append(verdict)
+    found += _unchanged(line, said, told, names) if not silent else []
     names.fresh = {name: amount.value for name, amount in sized(text) if name}
     names.sizes.update(names.fresh)
     wrong = [verdict for verdict in found if verdict.status == "wrong"]
     return wrong or found[:1]
+
+
+def _unchanged(line: int, said: str, told: Mapping[str, Amount], names: Names) -> list[Verdict]:
+    """With another number of heads the parameters are as many as before."""
+    heads, params = told.get("heads"), told.get("params") or told.get("entries")
+    before, known = names.sizes.get("heads"), names.sizes.get("params")
+    if not (heads and params and before and known) or heads.value == before:
+        return []
+    if re.search(r"KV|GQA|MQA|键值|layers\b|层", said):
+        return []
+    if params.agrees(known):
+        return [Verdict(line, said, "right", "note.right")]
+    for ratio in (heads.value / before, before / heads.value):
+        if abs(params.value / known / ratio - 1) < 0.01:
+            return [Verdict(line, said, "wrong", "note.wrong", {"right": f"{known:,.0f}"})]
+    return []
 
 
 def _judge(
@@ -293,7 +310,7 @@ def _speaks(relation: Relation, text: str, claim: Amount, names: Names) -> bool:
     if re.search(relation.unless, text, re.I):
         return False
     if relation.about in ("kept", "hidden"):
-        if not _CAUSAL.search(" ".join([*names.recent[-1:], text])):
+        if not _CAUSAL.search(" ".join([*names.headings, *names.recent, text])):
             return False
         near = _PART.split(text[: claim.start])[-1] + "#" + _PART.split(text[claim.end :])[0]
         kept, hidden = _KEPT.search(near) is not None, _HIDDEN.search(near) is not None

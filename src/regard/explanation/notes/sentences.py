@@ -137,7 +137,7 @@ RULES: tuple[Rule, ...] = (
         judges.shared,
     ),
     _rule(
-        r"(?:equal|same|balance|cross|meet|相等|持平|一样)[^.。]{0,60}?\bn\s*=\s*(?P<factor>\d+(?![\d\s*]*d)|\d*\s*\*?\s*d\w*)",
+        r"(?:equal|same|balance|cross|meet|happens?|break-?even|相等|持平|一样)[^.。]{0,60}?\bn\s*=\s*(?P<factor>\d+(?![\d\s*]*d)|\d*\s*\*?\s*d\w*)",
         judges.equal_at,
     ),
     _rule(

@@ -19,7 +19,7 @@ from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.derived import candidates
 from regard.explanation.notes.derived import tables as derived
 from regard.explanation.notes.equations import close, differs, shown
-from regard.explanation.notes.layouts import check_shape_cells
+from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.numbers import written
@@ -95,7 +95,7 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
             continue
         cells = cells_of(text)
         said = _by_head(line, head, cells, names) + _by_heads(line, head, cells)
-        said = said or check_shape_cells(line, head, cells, names) or _by_cells(line, cells, names)
+        said = said or check_cost_cells(line, cells) or check_shape_cells(line, head, cells, names) or _by_cells(line, cells, names)
         found += said
         if not said:
             bare.append((line, text))
@@ -103,6 +103,13 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
     found += known
     bare = [(line, text) for line, text in bare if not any(v.line == line for v in known)]
     found += _by_first(head, bare, names) or check_block(bare, names)
+    for _, text in rows:
+        cells = cells_of(text)
+        total = re.search(r"\btotal\b|\bsum\b|合计|总计|总共|共计", cells[0], re.I)
+        if total and re.search(r"param|参数|weights", " ".join(head), re.I):
+            number = literal(parsed(plain(cells[-1])) or ("name", ""))
+            if number and number[0].ndim == 0:
+                names.sizes["params"] = float(number[0])
     if not any(verdict.status == "wrong" for verdict in found):
         _remember(head, [cells_of(text) for _, text in bare], names)
     if all(verdict.status != "wrong" for verdict in found):
