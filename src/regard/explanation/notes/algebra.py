@@ -17,6 +17,8 @@ from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 CONSTANTS = {"e": np.e, "pi": np.pi, "inf": np.inf}
+MATRICES = ("X", "Q", "K", "V")
+"""What a note may leave to be put together from its rows."""
 MOST = 10_000
 """Numbers of a result that is still worth checking."""
 
@@ -113,6 +115,8 @@ class Names:
         """What ``name`` is: told itself, or a row or a number of a matrix that was told."""
         if name in self.values:
             return self.values[name]
+        if name in MATRICES:
+            return self._made_of(name)
         part = re.fullmatch(r"([xqkvzosaXQKVZOSAP]|alpha)_?(\d)(?:,?(\d))?", name)
         if not part:
             return None
@@ -126,12 +130,27 @@ class Names:
                 return np.asarray(matrix[tuple(indices)])
         return None
 
+    def _made_of(self, name: str) -> Floats | None:
+        """A matrix that the note has told by its rows, or by what it comes from."""
+        rows = [
+            next((self.values[key] for key in (f"{name.lower()}{i}", f"{name.lower()}_{i}") if key in self.values), None)
+            for i in range(10)
+        ]  # fmt: skip
+        told = [row for row in rows if row is not None and row.ndim == 1]
+        if len(told) > 1 and len({len(row) for row in told}) == 1:
+            return np.stack(told)
+        weight, x = (self.find(each) if each != name else None for each in (f"W_{name}", "X"))
+        if x is None or weight is None or x.ndim != 2 or weight.ndim != 2 or x.shape[1] != len(weight):
+            return None
+        return np.asarray(x @ weight)
+
     def split(self, name: str) -> list[str]:
         """``nd`` as n and d, where these are known and ``nd`` is not."""
         if self.find(name) is not None or name in CONSTANTS:
             return [name]
         pieces, rest = [], name
-        known = sorted((*self.values, "e"), key=len, reverse=True)
+        implied = [each for each in MATRICES if each not in self.values and self.find(each) is not None]
+        known = sorted((*self.values, *implied, "e"), key=len, reverse=True)
         while rest:
             first = next((each for each in known if rest.startswith(each)), None)
             if first is None:

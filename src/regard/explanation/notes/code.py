@@ -28,7 +28,7 @@ _OUTPUT = re.compile(
     r"(?P<value>(?:(?:tensor|array|torch\.Size|Size|tensor\()\(?)?\s*[\[(]*\s*(?:-?\d|-?\.\d|-?inf|nan|\[|\().*)$"
 )
 _SHAPE = re.compile(
-    r"^\W*(?:(?:the |its )?(?:shape|size)\s*(?:is|:|=|of)?|形状\s*[为是:：]?|->|→|=>)?\s*(?:torch\.Size\(\[(?P<size>[^\]]*)\]\)|\((?P<plain>\w[\w ×x*/]*,[\w, ×x*/]*)\)|\[(?P<list>\w+(?:, ?\w+)+)\](?=\s*(?:$|[—:：-]))|(?P<by>\d+(?:\s*[×x]\s*\d+)+)(?![\w.]))\s*(?:$|[,，;；:：.。=(（—-]|\s[\u4e00-\u9fff(a-zQKV])"
+    r"^\W*(?P<words>(?:[A-Za-z_' ]{1,20}[:：]?\s+)?)(?:(?:the |its )?(?:shape|size)\s*(?:is|:|=|of)?|形状\s*[为是:：]?|->|→|=>)?\s*(?:torch\.Size\(\[(?P<size>[^\]]*)\]\)|\((?P<plain>\w[\w ×x*/]*,[\w, ×x*/]*)\)|\[(?P<list>\w+(?:, ?\w+)+)\](?=\s*(?:$|[—:：-]))|(?P<by>\d+(?:\s*[×x]\s*\d+)+)(?![\w.]))\s*(?:$|[,，;；:：.。=(（—-]|\s[\u4e00-\u9fff(a-zQKV])"
 )
 
 
@@ -273,7 +273,7 @@ def _shape(comment: Shown, made: Made, names: Names) -> list[Verdict] | None:
     if isinstance(value, np.ndarray) and value.ndim == 1 and not match["size"] and value.size == len(numbers_in(match[0])):
         return None  # they are its numbers
     claimed = split_shape(match["size"] or match["plain"] or match["list"] or match["by"])
-    if match["plain"] and len(claimed) != len(shape_of(value)) and not has_ghost(value):
+    if len(claimed) != len(shape_of(value)) and (match["words"].strip() or not has_ghost(value)):
         return None
     said = f"{made.text}: {comment.text}"
     verdict = compared(comment.line, said, claimed, tuple(map(str, shape_of(value))), names)

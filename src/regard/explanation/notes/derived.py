@@ -46,8 +46,12 @@ def triples(names: Names) -> Iterator[tuple[Floats, Floats, Floats | None]]:
     known = matrices(names)
     x = known.get("X")
     for letter in "QKV":
-        weight = next((known[w] for w in (f"W_{letter}", f"W{letter.lower()}") if w in known), None)
-        if letter not in known and x is not None and weight is not None and x.shape[1] == len(weight):
+        weight = known.get(f"W{letter.lower()}")
+        if letter in known:
+            continue
+        if (implied := names.find(letter)) is not None and implied.ndim == 2:
+            known[letter] = implied
+        elif x is not None and weight is not None and x.shape[1] == len(weight):
             known[letter] = x @ weight
     q, k, v = (known.get(letter) for letter in "QKV")
     if q is not None and k is not None and q.shape[1] == k.shape[1]:

@@ -207,9 +207,8 @@ def _is_product(name: str, names: Names) -> bool:
         parts = names.split(name)
     except NotUnderstood:
         return False
-    return len(parts) > 1 and all(
-        part in names.values and names.values[part].ndim for part in parts
-    )
+    found = [names.find(part) for part in parts]
+    return len(parts) > 1 and all(part is not None and part.ndim for part in found)
 
 
 def _define(

@@ -21,12 +21,13 @@ _AS_MUCH = re.compile(
     re.I,
 )
 _OF_ALL = re.compile(
-    r"(?:\ball|\bthe|\bfor|\bover|\bwith|\bby)?\s*(?P<k>\d+)\s*个?(?P<what>layers?|heads?|blocks|层|头|sequences|句)\s*(?:[,，:：]|\b(?:together|in all|in total|need|take|make|give|have|it is|that is|that makes|we get|gives|the total is|this becomes|is|are)\b|合计|一共|总共|共|总计|就是|则?[是为要]|需要?|\s)*(?:about |约)?\s*$",
+    r"(?:\ball|\bthe|\bfor|\bover|\bwith|\bby)?\s*(?:(?P<k>\d[\d,]*)\s*个?\s*(?P<what>layers?|heads?|blocks|层|头|sequences|句|tokens?|词元?)|(?P<word>\b(?:two|three|four|both)\b|[两三四六八])\s*个?(?: of (?:them|these)|layers?|matrices|矩阵|projections|层)?)\s*(?:[,，:：]|\b(?:together|in all|in total|need|take|make|give|have|it is|that is|that makes|we get|gives|the total is|this becomes|is|are)\b|合计|一共|总共|共|总计|就是|则?[是为要]|需要?|\s)*(?:about |约)?\s*$",
     re.I,
 )
 _ONE = {
     "layer": r"(?:per|each|one|every|a|single) (?:\w+ )?(?:layer|block)|一层|每层|单层",
     "head": r"(?:per|each|one|every|a|single) (?:\w+ )?head|每个?头|一个头|单头",
+    "token": r"(?:per|each|one|every|a|single|new) (?:\w+ )?token|每个? ?(?:词元?|token)|一个(?:词元?|token)",
     "sequence": r"(?:per|each|one|every|a|single) sequence|一句|每句",
 }
 
@@ -71,7 +72,7 @@ def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) ->
     before = text[max(0, amount.start - 40) : amount.start]
     times = [m for m in TIMES.finditer(before) if _AS_MUCH.fullmatch(re.sub(r"\bto\b|[一总]共有?", "", before[m.end() :])) and "from" not in m[0]]
     of_all = _OF_ALL.search(re.sub(r"(?:编码|解码)器|encoder |decoder ", "", before))
-    k = factor_of(times[-1]) if times else float(of_all["k"]) if of_all else 0.0
+    k = factor_of(times[-1]) if times else _count(of_all) if of_all else 0.0
     if k in (0.0, 1.0) or re.search(r"[=*]\s*$", before):
         return []
     if any(amount.agrees(k * base.value) for base in bases):
@@ -176,20 +177,28 @@ def _by(before: str, text: str, last: Amount | None, names: Names) -> float:
         if _AS_MUCH.fullmatch(between[times.end() :]) and "from" not in times[0]:
             return factor_of(times)
     of_all = _OF_ALL.search(between)
-    if of_all and not re.search(r"[=*]", between[: of_all.start()]):
+    if of_all and of_all["k"] and not re.search(r"[=*]", between[: of_all.start()]):
         kind = next(
             (
                 one
                 for name, one in _ONE.items()
                 if re.search(rf"{name}", of_all["what"])
-                or {"层": "layer", "头": "head", "句": "sequence"}.get(of_all["what"]) == name
+                or {"层": "layer", "头": "head", "句": "sequence", "词": "token", "词元": "token"}.get(of_all["what"]) == name
             ),
             "",
         )
         where = " ".join([*names.recent[-2:], text[: text.find(of_all[0])]])
         if kind and re.search(kind, where, re.I):
-            return float(of_all["k"])
+            of_last = _OF_ALL.search(text[: last.start]) if last.said in text else None
+            many = float(of_all["k"].replace(",", ""))
+            return many / _count(of_last) if of_last else many
     return 0.0
+
+
+def _count(of_all: re.Match[str]) -> float:
+    """A number of things, in digits or in words."""
+    words = {"both": 2.0, "two": 2.0, "两": 2.0, "three": 3.0, "三": 3.0, "four": 4.0, "四": 4.0, "六": 6.0, "八": 8.0}
+    return float(of_all["k"].replace(",", "")) if of_all["k"] else words[of_all["word"].lower()]
 
 
 def _in_unit(right: float, amount: Amount) -> str:

@@ -109,7 +109,7 @@ RELATIONS = (
     Relation("bytes", ("tokens", "_width_of_number"), lambda s: s["tokens"] ** 2 * s["_width_of_number"], r"score|attention (?:matri|weights)|分数|注意力矩阵|权重矩阵",
              others=(lambda s: s["tokens"] ** 2 * s["_width_of_number"] * s.get("heads", 1), lambda s: s["tokens"] ** 2 * s["_width_of_number"] * s.get("heads", 1) * s.get("layers", 1)),
              unless=_CACHE + r"|flash|window|per token"),
-    Relation("bytes", ("entries", "_width_of_number"), lambda s: s["entries"] * s["_width_of_number"], r"score|matrix|that|it\b|分数|矩阵|元素|个数", unless=_CACHE + r"|[*]|parameter|参数"),
+    Relation("bytes", ("entries", "_width_of_number"), lambda s: s["entries"] * s["_width_of_number"], r"score|matrix|tensor|numbers|that|it\b|分数|矩阵|张量|元素|个数|个数字", unless=_CACHE + r"|[*]|parameter|参数"),
     Relation("bytes", ("params", "_width_of_number"), lambda s: s["params"] * s["_width_of_number"], r"parameter|weights|model|参数|模型", unless=_CACHE + r"|Adam|gradient|optimi|梯度|优化|score|token|词元"),
     Relation("bits", ("_outcomes",), lambda s: float(np.log2(s["_outcomes"])), "uniform"),
     Relation("nats", ("_outcomes",), lambda s: float(np.log(s["_outcomes"])), "uniform"),
@@ -121,6 +121,8 @@ RELATIONS = (
     Relation("weight", ("_outcomes",), lambda s: 1 / s["_outcomes"], "uniform", far=False, unless="maximum|largest|最大|at most"),
     Relation("scale", ("_head",), lambda s: s["_head"] ** -0.5, others=(lambda s: s["_head"] ** 0.5,), about=r"scor|dot|scal|logit|分数|点积|缩放", unless=r"embed|嵌入"),
     Relation("divisor", ("_head",), lambda s: s["_head"] ** 0.5, r"scor|dot|scal|logit|divid|分数|点积|缩放|除以", unless=r"embed|嵌入|\bheads\b|variance|deviation|方差|标准差|个头", far=False),
+    Relation("deviation", ("variance",), lambda s: s["variance"] ** 0.5, r"variance|方差", far=False, unless=r"divid|scal|除以|缩放|component|分量"),
+    Relation("norm", ("square",), lambda s: s["square"] ** 0.5, r"squared|square|平方", far=False),
     Relation("frequencies", ("width",), lambda s: s["width"] / 2, r"sinus|position|sine|rotary|rope|正弦|位置|旋转"),
     Relation("slope", ("heads",), lambda s: 2 ** (-8 / s["heads"]), "alibi|slope|斜率"),
 )  # fmt: skip

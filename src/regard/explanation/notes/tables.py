@@ -103,6 +103,7 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
     found += known
     bare = [(line, text) for line, text in bare if not any(v.line == line for v in known)]
     found += _by_first(head, bare, names) or check_block(bare, names)
+    found += _totals([(line, cells_of(text)) for line, text in rows[1:]])
     for _, text in rows:
         cells = cells_of(text)
         total = re.search(r"\btotal\b|\bsum\b|合计|总计|总共|共计", cells[0], re.I)
@@ -116,6 +117,31 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         body = [(i, cells_of(text)) for i, text in rows[1:] if re.search(r"[^\s|:\-]", text)]
         found += check_columns(head, body)
     return sorted(found, key=lambda verdict: verdict.line)
+
+
+_TOTAL = re.compile(r"\W*(?:(?:grand |all |in )?total|sum|altogether|合计|总计|总共|共计|总和|总参数)", re.I)
+
+
+def _totals(rows: list[tuple[int, list[str]]]) -> list[Verdict]:
+    """The total of a column, against the numbers above it."""
+    found: list[Verdict] = []
+    for last, (line, cells) in enumerate(rows):
+        if not _TOTAL.match(cells[0]) or last < 2:
+            continue
+        start = next((i + 1 for i in range(last - 1, -1, -1) if _TOTAL.match(rows[i][1][0])), 0)
+        for column in range(1, len(cells)):
+            above = [literal(parsed(plain(row[column].strip("* "))) or ("name", "")) if column < len(row) else None for _, row in rows[start:last] if re.search(r"\w", row[0])]
+            told = literal(parsed(plain(cells[column].strip("* "))) or ("name", ""))
+            if told is None or told[0].ndim or len(above) < 2 or any(each is None or each[0].ndim for each in above):
+                continue
+            right = sum(float(each[0]) for each in above if each)
+            unit = np.asarray(max([float(told[1]), *(float(each[1]) * (each[1] < 1) for each in above if each)]))
+            said = f"{cells[0]}: {cells[column]}"
+            if abs(right - float(told[0])) <= unit * (unit < 1) * len(above) + 1e-9:
+                found.append(Verdict(line, said, "right", "note.right"))
+            elif 0.5 < float(told[0]) / (right or np.inf) < 2:
+                found.append(Verdict(line, said, "wrong", "note.wrong", {"right": f"{right:,.0f}" if unit >= 1 else shown(np.asarray(right), unit)}))
+    return found
 
 
 def _by_matrix(rows: list[tuple[int, list[str]]], names: Names) -> list[Verdict]:
