@@ -66,6 +66,8 @@ class Names:
     """What is supposed to be changed, by which factor, and for how many sentences."""
     counts: list[Any] = field(default_factory=list)
     """The larger amounts that were told, the last one first."""
+    columns: list[Floats] = field(default_factory=list)
+    """The numbers of the values that a table gives to its keys, the last one first."""
     run: list[float] = field(default_factory=list)
     """What the equations just read came to."""
     awaited: list[Floats] = field(default_factory=list)

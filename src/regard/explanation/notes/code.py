@@ -245,7 +245,10 @@ def _compared(
         known = any(not math.isnan(number) for number in mine)
         if bad and len(mine) - len(bad) >= len(bad) - 1 and (len(bad) < 3 or 3 * len(bad) < len(mine)) or (bad and len(mine) == 1):
             line = rows[bad[0]][0]
-            found.append(Verdict(line, claim, "wrong", "note.wrong", {"right": _right(rows, mine, bad)}))
+            right = _right(rows, mine, bad)
+            if isinstance(each.value, tuple):
+                right = f"({right.strip('[]')})"
+            found.append(Verdict(line, claim, "wrong", "note.wrong", {"right": right}))
         elif bad:
             found.append(Verdict(rows[bad[0]][0], claim, "unknown", "note.unknown"))
         elif known:
@@ -312,6 +315,7 @@ def check_printed(first: int, text: str, printed: Sequence[Made]) -> list[Verdic
 
 def _label(value: Value) -> str:
     """The words that a print begins with."""
-    first = value.parts[0] if isinstance(value, Text) and value.parts else ""
-    first = _label(first) or first
+    first = value
+    while isinstance(first, Text):
+        first = first.parts[0] if first.parts else ""
     return first.strip() if isinstance(first, str) and len(first.strip()) > 2 else ""

@@ -221,7 +221,8 @@ def _define(
     """Remembers what a lone name stands for."""
     for i, side in enumerate(chain):
         name = side.strip()
-        if not LONE.fullmatch(name) or name in ("e", "T") or _is_product(name, names):
+        bound = name in ("e", "T") and name not in names.values
+        if not LONE.fullmatch(name) or bound or _is_product(name, names):
             continue
         rest = [j for j in range(len(chain)) if j != i]
         # What is computed is exact; what is only written is taken at its word.

@@ -143,7 +143,7 @@ FACTS = (
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
-        r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b",
+        r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b(?!\.\d)|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b(?!\.\d)",
         r"dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
     ),
     Fact(

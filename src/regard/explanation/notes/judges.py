@@ -121,6 +121,9 @@ def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
         re.I,
     ):
         return None
+    factors = len(re.findall(r"X", re.split(r"linear|线性", text)[0])) if "W" in text else 3
+    if factors == 2:
+        return denied, "note.wrong", {"right": "X W_Q W_Kᵀ Xᵀ: 2"}
     return denied, "note.linear", {"right": str(_degree())}
 
 

@@ -17,7 +17,7 @@ from regard.core import formula
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import pieces
-from regard.explanation.notes.derived import candidates
+from regard.explanation.notes.derived import candidates, matrices
 from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.mathtext import plain
@@ -119,6 +119,13 @@ def _of_note(
     line: int, said: str, claimed: Floats, units: Floats, before: str, names: Names
 ) -> Verdict | None:
     """A vector that attention over the note's arrays makes: all of it, or all but one number."""
+    if _COLUMNS.search(before[-30:]):
+        for matrix in matrices(names).values():
+            same = np.abs(matrix.sum(0) - claimed) <= 0.6 * units if matrix.shape[1:] == claimed.shape else np.zeros(1)
+            if same.all():
+                return Verdict(line, said, "right", "note.right")
+            if same.sum() == claimed.size - 1 > 1:
+                return Verdict(line, said, "wrong", "note.wrong", {"right": shown(matrix.sum(0), units)})
     if float(units.max()) > 0.01:
         return None
     for row in candidates(names):
@@ -133,6 +140,7 @@ def _of_note(
     return None
 
 
+_COLUMNS = re.compile(r"columns?\b[^.]{0,12} (?:sum|add)|列[^。，,]{0,6}和", re.I)
 _OUTPUT = re.compile(r"outputs?\b|result|new vector|输出|结果", re.I)
 _ORDINALS = ("first", "second", "third", "fourth", "fifth"), ("一", "二", "三", "四", "五")
 _NTH = re.compile(
@@ -166,7 +174,7 @@ def _places(line: int, text: str, names: Names) -> list[Verdict]:
 
 
 _SUM = re.compile(
-    r"(?:output|weighted (?:sum|average|mean)|result|输出|加权(?:和|平均)|结果)\s*(?:is|=|comes to|becomes|of|would be|为|是|等于|得到?|就是|:|：)*\s*(?:about |约)?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^])",
+    r"(?:output|answer|lookup|prediction|estimate|weighted (?:sum|average|mean)|result|答案|预测|输出|加权(?:和|平均)|结果)\s*(?:is|=|comes to|becomes|gives|of|would be|为|是|变成|变为|等于|得到?|就是|:|：)*\s*(?:about |约)?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^])",
     re.I,
 )
 
@@ -175,6 +183,16 @@ def _weighted(line: int, text: str, names: Names) -> list[Verdict]:
     """A weighted sum in words: the weights, as many values, and what comes of them."""
     lists = [each for each in _lists(text) if each[1].size > 1]
     told = _SUM.search(text)
+    if told and (weights := next((each for each in names.lists[:1] if abs(each.sum() - 1) < 0.02), None)) is not None:
+        for column in names.columns:
+            number = literal(parsed(told[1]) or Number("0"))
+            if column.shape != weights.shape or number is None or len(lists) > 1:
+                continue
+            right, slack = float(weights @ column), 0.0006 * float(np.abs(column).sum()) + float(number[1])
+            if abs(right - float(number[0])) <= slack:
+                return [Verdict(line, told[0], "right", "note.right")]
+            if 0.3 < abs(float(number[0]) / (right or np.inf)) < 3:
+                return [Verdict(line, told[0], "wrong", "note.wrong", {"right": shown(np.asarray(right), number[1])})]
     if (
         not told
         or len(lists) != 2
@@ -207,7 +225,15 @@ _ADDED = re.compile(
 
 def results(text: str) -> list[tuple[int, str]]:
     """The numbers that equations in ``text`` end with, and where they stand."""
-    return [(match.start(1), match[1].replace(",", "")) for match in _RESULT.finditer(text)]
+    return [
+        (match.start(1), match[1].replace(",", ""))
+        for match in _RESULT.finditer(text)
+        if not _SET.search(text[: match.start()])
+    ]
+
+
+_SET = re.compile(r"(?:^|[\s,，(])(?:[ndhTLBHm]|d_\w+|batch\w*|seq\w*)\s*$")
+"""What only says how long or wide something is."""
 
 
 def _remember(text: str, names: Names) -> None:

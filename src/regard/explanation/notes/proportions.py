@@ -72,11 +72,14 @@ def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) ->
     before = text[max(0, amount.start - 40) : amount.start]
     times = [m for m in TIMES.finditer(before) if _AS_MUCH.fullmatch(re.sub(r"\bto\b|[一总]共有?", "", before[m.end() :])) and "from" not in m[0]]
     of_all = _OF_ALL.search(re.sub(r"(?:编码|解码)器|encoder |decoder ", "", before))
+    if of_all and (kind := _kind(of_all)) not in ("", "layer") and not re.search(_ONE[kind], " ".join([*names.recent[-2:], text]), re.I):
+        of_all = None
     k = factor_of(times[-1]) if times else _count(of_all) if of_all else 0.0
     if k in (0.0, 1.0) or re.search(r"[=*]\s*$", before):
         return []
     if any(amount.agrees(k * base.value) for base in bases):
         return [Verdict(line, said, "right", "note.right")]
+    bases = [base for base in bases if base.value != k]
     near = {k * base.value for base in bases if 0.4 < amount.value / (k * base.value) < 2.6}
     if times:
         near = {right for right in near if _nice(amount.value / (right / k))}
@@ -178,21 +181,20 @@ def _by(before: str, text: str, last: Amount | None, names: Names) -> float:
             return factor_of(times)
     of_all = _OF_ALL.search(between)
     if of_all and of_all["k"] and not re.search(r"[=*]", between[: of_all.start()]):
-        kind = next(
-            (
-                one
-                for name, one in _ONE.items()
-                if re.search(rf"{name}", of_all["what"])
-                or {"层": "layer", "头": "head", "句": "sequence", "词": "token", "词元": "token"}.get(of_all["what"]) == name
-            ),
-            "",
-        )
+        kind = _kind(of_all)
         where = " ".join([*names.recent[-2:], text[: text.find(of_all[0])]])
-        if kind and re.search(kind, where, re.I):
+        if kind and re.search(_ONE[kind], where, re.I):
             of_last = _OF_ALL.search(text[: last.start]) if last.said in text else None
             many = float(of_all["k"].replace(",", ""))
             return many / _count(of_last) if of_last else many
     return 0.0
+
+
+def _kind(of_all: re.Match[str]) -> str:
+    """What is counted, by the name of one of them; "" where it is not told."""
+    what = of_all["what"] or ""
+    chinese = {"层": "layer", "头": "head", "句": "sequence", "词": "token", "词元": "token"}
+    return chinese.get(what) or next((name for name in _ONE if name in what), "")
 
 
 def _count(of_all: re.Match[str]) -> float:

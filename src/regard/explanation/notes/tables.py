@@ -185,6 +185,10 @@ _PARTS = {"q": r"^q\b|quer|查询", "k": r"^k\b|key|键", "v": r"^v\b|value|值"
 
 def _remember(head: list[str], rows: list[list[str]], names: Names) -> None:
     """From here on the vectors of a table are known by their rows: "cat", q1, k2."""
+    for column, title in enumerate(head[1:], 1):
+        numbers = [literal(parsed(plain(cells[column])) or ("name", "")) for cells in rows if column < len(cells)]
+        if len(numbers) > 1 and re.search(_PARTS["v"], plain(title), re.I) and all(each is not None and not each[0].ndim for each in numbers):
+            names.columns = [np.array([float(each[0]) for each in numbers if each]), *names.columns]
     for index, cells in enumerate(rows, 1):
         vectors = {
             column: found

@@ -30,7 +30,7 @@ UNSCALED = re.compile(
 )
 """A condition, and no denial."""
 OF_TERMS = re.compile(
-    r"(?:each|every|one) (?:product|term)[^.。,]{0,12} variance|(?:每一?[项个]|各)(?:乘积|项)?的?方差", re.I
+    r"(?:each|every|one) (?:product|term)[^.。,]{0,12} variance(?! (?:of )?1\b)|(?:每一?[项个]|各)(?:乘积|项)?的?方差(?!\s*[为是]\s*1\b)", re.I
 )
 """Terms whose variance is another than 1."""
 SYMBOLIC = 64.0
