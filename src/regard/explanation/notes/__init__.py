@@ -13,11 +13,11 @@ from regard.explanation.notes import growth
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.checked import check_attention, check_masks
-from regard.explanation.notes.code import check_block_of_code
+from regard.explanation.notes.code import check_block_of_code, check_inline
 from regard.explanation.notes.columns import check_items
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.instances import check_instances, known
-from regard.explanation.notes.layouts import check_told_shapes
+from regard.explanation.notes.layouts import check_shape_instances, check_told_shapes
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import parsed
@@ -42,6 +42,8 @@ ZERO = re.compile(
 )
 THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|\\[,;:!]|[\u2009\u202f])(?=\d{3}(?!\d))")
 """How LaTeX parts 1{,}000."""
+UNIT = re.compile(r"(\d)\$(\s*[KMGT]i?B)\b")
+"""A unit behind the formula that its number stands in."""
 PYTHON = ("python", "py", "python3", "pycon")
 ANSWER = re.compile(r"^\W*(?:答|A|Answer)\s*[:：]\s*\**\s*")
 ASKED = re.compile(r"(.*\d.*?)[?？]\W*", re.S)
@@ -82,7 +84,7 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
     verdicts: list[Verdict] = []
     printed: list[Made] = []
     prelude: list[str] = []
-    lines = THOUSANDS.sub(",", note).splitlines()
+    lines = UNIT.sub(r"\1\2$", THOUSANDS.sub(",", note)).splitlines()
     place = 0
     while place < len(lines):
         fence = FENCE.match(lines[place])
@@ -182,7 +184,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         words_say = {v.values.get("right", "") for v in in_words} - {""}
         equations = [v for v in equations if v.values.get("right", "") not in words_say]
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
-        said += check_instances(line, rest, names)
+        said += check_instances(line, rest, names) + check_inline(line, sentence, names)
         said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
         sized = [
             verdict
@@ -190,6 +192,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
                 check_sizes,
                 check_lists,
                 check_told_shapes,
+                check_shape_instances,
                 check_proportions,
                 check_series,
             )

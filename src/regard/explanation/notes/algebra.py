@@ -68,6 +68,8 @@ class Names:
     """The larger amounts that were told, the last one first."""
     columns: list[Floats] = field(default_factory=list)
     """The numbers of the values that a table gives to its keys, the last one first."""
+    layouts: list[tuple[str, ...]] = field(default_factory=list)
+    """The shapes in letters that were told, the last one first."""
     run: list[float] = field(default_factory=list)
     """What the equations just read came to."""
     awaited: list[Floats] = field(default_factory=list)

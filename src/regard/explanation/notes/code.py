@@ -19,7 +19,7 @@ from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.equations import shown
 from regard.explanation.notes.layouts import compared, split_shape
 from regard.explanation.notes.parsing import NotUnderstood
-from regard.explanation.notes.programs import Made, Text
+from regard.explanation.notes.programs import FAULTS, Made, Text
 
 _NUMBER = re.compile(r"(?<![\w.])-?(?:\d[\d,]*\d(?=\D|$)|\d)?(?:(?<=\d)\.\d*|(?<!\d)\.\d+)?(?:(?<=[\d.])e[-+]?\d+)?(?<=[\d.])(?!\w)|(?<!\w)-?inf\b|(?<!\w)nan\b")
 _NO_NUMBER = re.compile(r"dtype=[\w.]+|device='[^']*'|grad_fn=<\w+>|torch\.(?:float|int)\d+|size=\(.*?\)")
@@ -265,6 +265,27 @@ def _right(rows: list[tuple[int, str]], mine: list[float], bad: list[int]) -> st
         mine_here = [(rows[i][1], mine[i]) for i in bad[:4]]
     values = [str(shown(np.asarray(x), np.asarray(10.0 ** -len(text.partition(".")[2].partition("e")[0])))) for text, x in mine_here]
     return values[0] if len(values) == 1 else f"[{', '.join(values)}]"
+
+
+_INLINE = re.compile(
+    r"`(?P<code>[^`]+)`\s*(?:is|gives|returns|equals|prints|has shape|会?(?:得到|返回|给出|输出|打印)|的?(?:结果|形状|值)?(?:是|为)|=|→|->)+\s*`?(?P<value>(?:torch\.Size\()?[\[(][-\d., \[\]()]*[\])]|-?\d[\d.,]*\d|\d)`?(?!\s*[@*×/+])"
+)
+
+
+def check_inline(line: int, text: str, names: Names) -> list[Verdict]:
+    """A verdict for each piece of code in a sentence whose value stands behind it."""
+    found: list[Verdict] = []
+    for match in _INLINE.finditer(text):
+        try:
+            tree = ast.parse(match["code"].strip(), mode="eval").body
+            value = names.program.value(tree, names.program.env)
+        except (*FAULTS, SyntaxError):
+            continue
+        if isinstance(value, Ghost | np.ndarray) and re.search(r"shape|形状", match[0]):
+            value = shape_of(value)
+        made = Made(line, match["code"], value)
+        found += _against([Shown(line, match["value"])], [made], names) or []
+    return found
 
 
 def _shape(comment: Shown, made: Made, names: Names) -> list[Verdict] | None:

@@ -131,7 +131,8 @@ def mistake(line: int, said: str, right: Floats, target: tuple[Floats, Floats]) 
     value_of, unit, name = right, target[1], ""
     if (found := BYTES.findall(said)) and right.ndim == 0:
         by, name = 1024.0 ** int(found[-1]), f" {_PREFIXES[int(found[-1])]}iB"
-        value_of, unit = right / by, unit / by
+        aside = right / by < 0.01 * target[0] / by  # "8 × 12 × 2 = 213 MiB": of MiB already
+        value_of, unit = right if aside else right / by, unit / by
     values = {"right": shown(np.asarray(value_of), np.asarray(unit)) + name}
     return Verdict(line, _with_bytes(said), "wrong", "note.wrong", values, row)
 

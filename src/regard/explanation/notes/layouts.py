@@ -87,6 +87,39 @@ def check_told_shapes(line: int, sentence: str, names: Names) -> list[Verdict]:
     return found
 
 
+def check_shape_instances(line: int, sentence: str, names: Names) -> list[Verdict]:
+    """A shape in letters, and the same in numbers once the letters are told."""
+    text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", "")
+    told = re.findall(r"\b([A-Za-z]\w*)\s*=\s*(\d+)\b(?!\s*[*/.])", text)
+    local = names.copy(**{name: np.array(float(number)) for name, number in told})
+    found: list[Verdict] = []
+    for match in re.finditer(_SHAPE, text):
+        shape = split_shape(match[0][1:-1])
+        if len(shape) < 3:
+            continue
+        if not all(each.isdigit() for each in shape):
+            if not any("." in each for each in shape):
+                names.layouts = [shape, *names.layouts][:4]
+            continue
+        for letters in names.layouts:
+            sizes = [_number(each, local) for each in letters]
+            if len(letters) != len(shape) or not all(sizes):
+                continue
+            same = sum(str(a) == b for a, b in zip(sizes, shape, strict=True))
+            if same == len(shape):
+                found.append(Verdict(line, match[0], "right", "note.right"))
+            elif 2 * same >= len(shape) and _likely(letters, names.layouts):
+                right = tuple(map(str, sizes))
+                found.append(Verdict(line, match[0], "wrong", "note.wrong", {"right": _written(right)}))
+            break
+    return found
+
+
+def _likely(letters: Shape, layouts: Sequence[Shape]) -> bool:
+    """Whether no other shape of as many axes was told."""
+    return sum(len(each) == len(letters) for each in layouts) == 1
+
+
 def placed(line: int, said: str, label: str, claimed: Shape, names: Names) -> list[Verdict]:
     """A verdict on the shape of what ``label`` names; that of queries, keys and values is kept."""
     role = next((role for role, words in ROLES if re.search(words, label, re.I)), "")

@@ -232,7 +232,7 @@ def results(text: str) -> list[tuple[int, str]]:
     ]
 
 
-_SET = re.compile(r"(?:^|[\s,，(])(?:[ndhTLBHm]|d_\w+|batch\w*|seq\w*)\s*$")
+_SET = re.compile(r"(?:^|[\s,，、(])(?:[ndhTLBHm]|d_\w+|batch\w*|seq\w*)\s*$")
 """What only says how long or wide something is."""
 
 

@@ -75,7 +75,7 @@ _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
-_FAULTS = (NotUnderstood, ArithmeticError, ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError, StopIteration)
+FAULTS = (NotUnderstood, ArithmeticError, ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError, StopIteration)
 
 
 class Program:
@@ -97,7 +97,7 @@ class Program:
             count = len(self.out)
             try:
                 value = self.statement(node, self.env)
-            except _FAULTS:
+            except FAULTS:
                 value = NotUnderstood
                 self.env.update(dict.fromkeys(_changed(node), NotUnderstood))
                 if _prints(node):

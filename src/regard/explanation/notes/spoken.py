@@ -40,6 +40,10 @@ _PATTERNS = (
         r"(\d[\d,]*(?:\.\d+)?(?:\s*[×*·/+−-]\s*\d[\d,]*(?:\.\d+)?)+)(?:,|，)?\s*(?:which |that |this |and that |也就是|就是|即)?(?:is|makes|gives|equals|comes to|for a total of|in total|so|得到?|是|为|等于|即|[一总]共(?:有|是)?)\s*(?=-?\d)",
         r"\1 = ",
     ),
+    (
+        r"\((\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)[,，;；:：]?\s*(?:that is|i\.e\.|or|so|in total|for a total of|[一总]?共有?|也?就?是|即)\s*(?=\d[\d,]*\s*(?:elements|entries|numbers|values|scores|个))",
+        lambda m: " ; " + " * ".join(filter(None, m.groups())) + " = ",
+    ),
     # A bare number before it is none: "key 3 gives 0.08" is no equation of 3.
     (
         r"(\b[A-Za-z_]\w*|[)ᵀ₀-₉²³])\s*(?:is|equals|gives|等于|得到|得|为|是)\s*(?=\[|-?\d)",
