@@ -42,6 +42,9 @@ ZERO = re.compile(
 )
 THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|\\[,;:!]|[\u2009\u202f])(?=\d{3}(?!\d))")
 """How LaTeX parts 1{,}000."""
+WORK = re.compile(r"(\d)(\$?)(?:\\?[ ,~]|\\text\{\s*)*([MGT])(?=FLOP|MAC)")
+SCALES = {"M": "million", "G": "billion", "T": "thousand billion"}
+"""4.83 GFLOPs are so many billion."""
 UNIT = re.compile(r"(\d)\$(\s*[KMGT]i?B)\b")
 """A unit behind the formula that its number stands in."""
 PYTHON = ("python", "py", "python3", "pycon")
@@ -84,6 +87,7 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
     verdicts: list[Verdict] = []
     printed: list[Made] = []
     prelude: list[str] = []
+    note = WORK.sub(lambda found: f"{found[1]}{found[2]} {SCALES[found[3]]} ", note)
     lines = UNIT.sub(r"\1\2$", THOUSANDS.sub(",", note)).splitlines()
     place = 0
     while place < len(lines):
@@ -157,6 +161,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     if re.match(r"\s*#+ ", text) or re.fullmatch(r"\W*\*\*[^*]+\*\*\W*", text):
         names.heading = text
         names.headings.append(text)
+        names.shapes = {name: shape for name, shape in names.shapes.items() if " told" not in name}
     text = re.sub(r"(?<!\\)\\[\[\]()]", "$", text)
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)

@@ -70,6 +70,8 @@ class Names:
     """The numbers of the values that a table gives to its keys, the last one first."""
     layouts: list[tuple[str, ...]] = field(default_factory=list)
     """The shapes in letters that were told, the last one first."""
+    seen: set[bytes] = field(default_factory=set)
+    """The matrices of which the note has shown a row."""
     run: list[float] = field(default_factory=list)
     """What the equations just read came to."""
     awaited: list[Floats] = field(default_factory=list)

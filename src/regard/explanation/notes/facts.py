@@ -53,7 +53,8 @@ class Fact:
         ``context`` is what came before, for a clause that says "it".
         """
         found = re.search(self.said, clause, re.I)
-        if not found or re.search(self.unless, clause, re.I):
+        its = context if re.match(r"\W*(?:its|their|it|它的?)\b", clause, re.I) else ""
+        if not found or re.search(self.unless, its + clause, re.I):
             return None
         if not all(re.search(topic, context + clause, re.I) for topic in self.about):
             return None
@@ -139,12 +140,12 @@ FACTS = (
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
         r"(?:over|along|across) (?:the )?(?:quer(?:y|ies)|first (?:axis|dimension)|batch|heads?\b|features?|embedding|column)"
         r"|(?:dim|axis)\s*=\s*0|(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)",
-        r"columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
+        r"还是|\bor\b|columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
         r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b(?!\.\d)|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b(?!\.\d)",
-        r"dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
+        r"还是|\bor\b|dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
     ),
     Fact(
         "note.shift", "softmax(s + c) = softmax(s)", (r"softmax|weights|权重|max|最大",),
@@ -168,13 +169,13 @@ FACTS = (
     Fact(
         "note.symmetric", "a_ij ≠ a_ji", (r"matrix|weights|矩阵|权重",),
         r"always (?:be )?symmetric|(?:weights?|attention)(?: weights?)?(?: matrix)? (?:is|are) symmetric|(?:总是|一定|必然|都)是?对称|注意力矩阵是?对称",
-        r"because (?:we|Q|here)|\bhere\b|Q = K|W_Q = W_K|\bif\b|\bwhen\b|因为\s*(?:Q|这里|此处|用)|此处|这里|如果|若|时",
+        r"X\s*X\^?T|because (?:we|Q|here)|\bhere\b|Q = K|W_Q = W_K|\bif\b|\bwhen\b|因为\s*(?:Q|这里|此处|用)|此处|这里|如果|若|时",
     ),
     Fact(
         "note.scale", "√d_k", (r"scores?|dot products?|QK\^T|q \* k|分数|点积|得分|softmax",),
         r"(?:divid\w*|scal\w+)(?: (?:the )?(?:scores?|dot products?|QK\^T|them|it))?[^.。]{0,12} by (?:1/)?(?:d_?k?|the (?:dimension|width)(?: d_?k?)?)(?![\w^/*])(?!\s*\^)"
         r"|除以\s*(?:键的|向量的)?\s*(?:维度|宽度|维数)?\s*d_?k?(?![\w^/])(?!\s*\^|的平方根)|\)\s*/\s*\(*\s*d(?:_?k)?\s*\)",
-        r"\bif\b|would|had|variance|方差|如果|若|假如|head|heads|头",
+        r"\bD\s*(?:\\?left)?\s*\(|Var|\bif\b|would|had|variance|方差|如果|若|假如|head|heads|头",
     ),
     Fact(
         "note.scale", "√d_k", (r"softmax",), r"K\^T\s*\)*\s*/\s*\(*\s*d(?:_?k)?\s*\)",

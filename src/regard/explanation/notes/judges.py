@@ -167,6 +167,10 @@ def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
         r"cost|multipl|FLOP|projection|4nd|代价|计算量|乘法|投影|相等", " ".join([*names.recent[-1:], text]), re.I
     ):
         return None
+    whole = " ".join([*names.recent[-1:], text])
+    solved = re.search(r"(\d*)n\^2\s*\*?\s*d\s*=\s*(\d+)nd\^2|(\d+)nd\^2\s*=\s*(\d*)n\^2\s*\*?\s*d", whole)
+    if re.search(r"FFN|feed|前馈", whole) or (solved and _coefficients(solved) != 2):
+        return None
     said = match["factor"].replace(" ", "").replace("*", "")
     if not said.isdigit():
         right = said in ("2d", "2d_model")
@@ -176,6 +180,12 @@ def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
         return None
     n = 2 * int(width[1])
     return int(said) == n, "note.equal-at", {} if int(said) == n else {"right": f"n = 2d = {n:,}"}
+
+
+def _coefficients(solved: re.Match[str]) -> float:
+    """How many d are n where the two sides are equal."""
+    square, line = (solved[1], solved[2]) if solved[2] else (solved[4], solved[3])
+    return float(line) / float(square or 1)
 
 
 def order(match: re.Match[str], text: str, names: Names) -> Found | None:

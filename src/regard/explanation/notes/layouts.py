@@ -18,7 +18,7 @@ Shape = tuple[str, ...]
 _AXES = r"\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+"
 _SHAPE = rf"[(\[]\s*{_AXES}\s*[)\]]"
 _BY = r"\b\w+(?:\s*\*\s*\w+)+\b(?!\s*[=*/+^(])"
-_IS = r"\s*(?:is|are|has|have|of|the|a|an|with|shape|size|dimensions?|lies|lives|again|in|:|=|为|是|的?(?:形状|大小)[为是]?|,|\s)*"
+_IS = r"\s*(?:来自\w{2,3}器|from the \w+coder|is|are|has|have|of|the|a|an|with|shape|size|dimensions?|lies|lives|again|in|:|=|为|是|的?(?:形状|大小)[为是]?|,|\s)*"
 _REAL = r"\s*(?:lies|lives|is|are|again|\s)*(?:in|∈)\s*(?:mathbb\{?R\}?|R|ℝ)\s*\^\s*\(?\s*"
 _NAME = r"(?:Q\s*K\^T|K\^T|[A-Za-z]*Attention\([^)]*\)|(?<![\w^])[QKVqkv](?![\w^])|(?:the )?(?:quer(?:y|ies)|keys?|values?)|scores?|(?:attention )?weights?|results?|outputs?|分数|注意力(?:权重|矩阵)|权重|输出|结果|查询|键|值)"
 _TOLD = re.compile(

@@ -17,7 +17,8 @@ from regard.core import formula
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import pieces
-from regard.explanation.notes.derived import candidates, matrices
+from regard.explanation.notes.derived import matrices
+from regard.explanation.notes.derived import tables as derived
 from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.mathtext import plain
@@ -128,15 +129,18 @@ def _of_note(
                 return Verdict(line, said, "wrong", "note.wrong", {"right": shown(matrix.sum(0), units)})
     if float(units.max()) > 0.01:
         return None
-    for row in candidates(names):
-        if row.shape != claimed.shape:
-            continue
-        same = int((np.abs(row - claimed) <= 0.5 * units + 1e-9).sum())
-        if same == claimed.size:
+    tables = [table for table in derived(names) if table.shape[1:] == claimed.shape]
+    slack = 1.01 * units + 1e-9
+    for table in tables:
+        if bool((np.abs(table - claimed) <= slack).all(1).any()):
+            names.seen.add(table.tobytes())
             return Verdict(line, said, "right", "note.right")
-        sure = same >= 2 or (float(units.max()) <= 0.001 and _OUTPUT.search(before[-40:]))
-        if same == claimed.size - 1 and sure and float(np.abs(row - claimed).max()) > 2 * units.max():
-            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(row, units)})
+    for table in tables:
+        same = (np.abs(table - claimed) <= slack).sum(1)
+        row = int(same.argmax())
+        sure = same[row] >= 2 or _OUTPUT.search(before[-40:])
+        if table.tobytes() in names.seen and same[row] == claimed.size - 1 and sure:
+            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(table[row], units)})
     return None
 
 
@@ -253,7 +257,8 @@ def _sums(line: int, text: str, names: Names) -> list[Verdict]:
         before = text[: told.start()]
         here = [np.array([float(number) for _, number in results(before)])]
         here += [claimed for _, claimed, _, _ in _lists(before)][::-1]
-        rows = [row for row in here if row.size > 1] or names.lists[:2]
+        here = [row for row in here if row.size > 1]
+        rows = here or names.lists[:2]
         number = literal(parsed(told[1].replace(",", "")) or Number("0"))
         if number is None or not rows:
             continue
@@ -261,7 +266,7 @@ def _sums(line: int, text: str, names: Names) -> list[Verdict]:
         slack = [0.5 * unit + 0.5 * unit * row.size * bool((row % 1).any()) + 1e-9 for row in rows]
         if any(abs(claimed - row.sum()) <= s for row, s in zip(rows, slack, strict=True)):
             found.append(Verdict(line, told[0], "right", "note.right"))
-        elif 0.6 < claimed / (rows[0].sum() or np.inf) < 1.67 and (unit < 1 or claimed > 1000):
+        elif (here or names.run or unit < 1) and 0.6 < claimed / (rows[0].sum() or np.inf) < 1.67 and (unit < 1 or claimed > 1000):
             right = shown(np.asarray(rows[0].sum()), np.asarray(unit))
             found.append(Verdict(line, told[0], "wrong", "note.wrong", {"right": right}))
     return found
@@ -317,6 +322,8 @@ def _judge(
         and re.search(_WEIGHTS, before + text[start + len(said) :][:24])
     )
     if best and plenty and _nearly(claimed, best[1], best[0]) and (loose or best[0] > 1):
+        if bool((np.abs(claimed - best[1]) <= 1.01 * units).all()):
+            return Verdict(line, said, "right", "note.right")
         if not loose and not of_weights and 3 * best[0] < 2 * claimed.size:
             return None
         return Verdict(line, said, "wrong", "note.wrong", {"right": shown(best[1], units)})

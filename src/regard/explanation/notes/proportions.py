@@ -13,6 +13,7 @@ from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.growth import TIMES, factor_of
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.references import WIDTHS
+from regard.explanation.notes.sizes import role
 from regard.explanation.numbers import written
 
 _AS_MUCH = re.compile(
@@ -65,6 +66,8 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
 
 def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) -> list[Verdict]:
     """An amount that is k times one before it, or that of k layers: whichever it may be of."""
+    if role(amount, text) in ("width", "tokens", "heads", "each", "layers", "inner", "vocabulary"):
+        return []
     if amount.value < 100 or amount.kind or re.match(r"\s*[*/+^=]", text[amount.end :]):
         return []
     bases = list(names.counts)
@@ -79,7 +82,7 @@ def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) ->
         return []
     if any(amount.agrees(k * base.value) for base in bases):
         return [Verdict(line, said, "right", "note.right")]
-    bases = [base for base in bases if base.value != k]
+    bases = [base for base in bases if base.value not in (k, amount.value)]
     near = {k * base.value for base in bases if 0.4 < amount.value / (k * base.value) < 2.6}
     if times:
         near = {right for right in near if _nice(amount.value / (right / k))}

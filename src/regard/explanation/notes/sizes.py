@@ -64,7 +64,6 @@ ROLES = {
     "scale": _role(r"(?:scal(?:e|ing) factor|scale)(?: for [^,.;]*)?|scores? (?:are |is )?(?:multiplied|scaled) by|缩放(?:因子|系数)|乘以", ""),
     "divisor": _role(r"(?:divid\w+|scal\w+ down)(?: (?:the|all|our|these|raw|scores?|dot|products?|logits|them|it|results?))* by|除以", ""),
     "frequencies": _role(r"", r"(?:different )?(?:frequencies|wavelengths|sine[-/ ](?:and[- ])?cosine pairs)\b|[个种]?(?:不同的?)?(?:频率|波长)"),
-    "deviation": _role(r"standard deviation|\bstd|标准差", ""),
     "variance": _role(r"variance|方差", ""),
     "square": _role(r"squared (?:norm|length)|(?:模长|范数|长度)的?平方", ""),
     "norm": _role(r"(?<!squared )(?:\bnorm|\blength)|模长|范数", ""),

@@ -103,7 +103,8 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
     found += known
     bare = [(line, text) for line, text in bare if not any(v.line == line for v in known)]
     found += _by_first(head, bare, names) or check_block(bare, names)
-    found += _totals([(line, cells_of(text)) for line, text in rows[1:]])
+    sure = {verdict.line for verdict in found if verdict.status == "right"}
+    found += _totals([(line, cells_of(text)) for line, text in rows[1:]], sure)
     for _, text in rows:
         cells = cells_of(text)
         total = re.search(r"\btotal\b|\bsum\b|合计|总计|总共|共计", cells[0], re.I)
@@ -122,8 +123,8 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
 _TOTAL = re.compile(r"\W*(?:(?:grand |all |in )?total|sum|altogether|合计|总计|总共|共计|总和|总参数)", re.I)
 
 
-def _totals(rows: list[tuple[int, list[str]]]) -> list[Verdict]:
-    """The total of a column, against the numbers above it."""
+def _totals(rows: list[tuple[int, list[str]]], sure: set[int]) -> list[Verdict]:
+    """The total of a column, against the numbers above it; ``sure`` are the lines that are right."""
     found: list[Verdict] = []
     for last, (line, cells) in enumerate(rows):
         if not _TOTAL.match(cells[0]) or last < 2:
@@ -139,7 +140,7 @@ def _totals(rows: list[tuple[int, list[str]]]) -> list[Verdict]:
             said = f"{cells[0]}: {cells[column]}"
             if abs(right - float(told[0])) <= unit * (unit < 1) * len(above) + 1e-9:
                 found.append(Verdict(line, said, "right", "note.right"))
-            elif 0.5 < float(told[0]) / (right or np.inf) < 2:
+            elif all(each is not None and line_ in sure for each, (line_, _) in zip(above, rows[start:last], strict=False)):
                 found.append(Verdict(line, said, "wrong", "note.wrong", {"right": f"{right:,.0f}" if unit >= 1 else shown(np.asarray(right), unit)}))
     return found
 

@@ -33,6 +33,7 @@ OF_TERMS = re.compile(
     r"(?:each|every|one) (?:product|term)[^.。,]{0,12} variance(?! (?:of )?1\b)|(?:每一?[项个]|各)(?:乘积|项)?的?方差(?!\s*[为是]\s*1\b)", re.I
 )
 """Terms whose variance is another than 1."""
+OF_PARTS = re.compile(r"(?:\bD|Var)\s*\(\s*[qk]_?i?\s*\)\s*=\s*(?!1\b)\d")
 SYMBOLIC = 64.0
 """The width that stands for d where a claim gives it no number."""
 
@@ -124,7 +125,8 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     """The variance of a dot product of d independent terms is d, its deviation √d."""
     if NOT.search(UNSCALED.sub("", text)) or "D(XY" in text:
         return None
-    if OF_TERMS.search(" ".join([*names.recent[-1:], text])):
+    spoken_of = " ".join([*names.recent[-2:], text])
+    if OF_TERMS.search(spoken_of) or OF_PARTS.search(spoken_of) or re.search(r"1\s*/\s*\(*\s*d", text):
         return None
     width = _width(text, match.start("amount"), names)
     divisor = _divisor(match, text, names, width)
