@@ -87,7 +87,7 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
     verdicts: list[Verdict] = []
     printed: list[Made] = []
     prelude: list[str] = []
-    note = WORK.sub(lambda found: f"{found[1]}{found[2]} {SCALES[found[3]]} ", note)
+    note = WORK.sub(lambda found: f"{found[1]} {SCALES[found[3]]} {found[2]} ", note)
     lines = UNIT.sub(r"\1\2$", THOUSANDS.sub(",", note)).splitlines()
     place = 0
     while place < len(lines):

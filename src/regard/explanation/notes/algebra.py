@@ -72,6 +72,8 @@ class Names:
     """The shapes in letters that were told, the last one first."""
     seen: set[bytes] = field(default_factory=set)
     """The matrices of which the note has shown a row."""
+    scales: tuple[float, ...] = ()
+    """What the unit behind the numbers of this line may stand for."""
     run: list[float] = field(default_factory=list)
     """What the equations just read came to."""
     awaited: list[Floats] = field(default_factory=list)

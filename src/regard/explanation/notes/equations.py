@@ -45,6 +45,10 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     units = set(re.findall(r"(?<=\d)\s*([KMGT]B|nats?|bits?)\b", text))
     if len(units) == 1 and not re.search(r"bytes?\b|字节|[KMGT]iB", text):
         text = re.sub(r"(?<=\d)\s*(?:[KMGT]B|nats?|bits?)\b", "", text)
+        power = " KMGT".find(next(iter(units))[0])
+        names.scales = (1000.0**power, 1024.0**power) if power > 0 else ()
+    else:
+        names.scales = ()
     for chain, said in chains(text, names.words) if prose else statement(text):
         verdict = _judge(line, chain, said, names, about)
         if verdict:
@@ -155,6 +159,8 @@ def _meant_otherwise(
     """
     other = _by_other_rules(node)
     if other != node and _agrees(other, target, names, about):
+        return True
+    if any(_agrees(node, (target[0] * by, target[1] * by), names, about) for by in names.scales):
         return True
     if BYTES.search(said) and any(  # 96 KiB / 16 = 6 KiB: units may stand aside
         _agrees(node, (target[0] / 1024.0**p, target[1] / 1024.0**p), names, about)

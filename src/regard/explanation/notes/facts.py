@@ -30,6 +30,10 @@ UNLIKE = re.compile(
 """What compares: whose property it is cannot be told by its words."""
 
 
+OTHER = re.compile(r"flash|linear attention|\bKV\b|cache|window|sparse|RNN|窗口|缓存|稀疏", re.I)
+"""What "it" may be, other than attention."""
+
+
 @dataclass(frozen=True)
 class Fact:
     """One wrong claim."""
@@ -53,8 +57,8 @@ class Fact:
         ``context`` is what came before, for a clause that says "it".
         """
         found = re.search(self.said, clause, re.I)
-        its = context if re.match(r"\W*(?:its|their|it|它的?)\b", clause, re.I) else ""
-        if not found or re.search(self.unless, its + clause, re.I):
+        its = re.match(r"\W*(?:its|their|it|它的?)\b", clause, re.I) and OTHER.search(context)
+        if not found or its or re.search(self.unless, clause, re.I):
             return None
         if not all(re.search(topic, context + clause, re.I) for topic in self.about):
             return None

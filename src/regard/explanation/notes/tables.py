@@ -64,7 +64,7 @@ def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> li
     for row in candidates(names):
         if row.shape != numbers.shape:
             continue
-        same = sum(map(close, numbers, row, units))
+        same = int((np.abs(numbers - row) <= 1.01 * units + 1e-9).sum())
         if best is None or same > best[0]:
             best = (same, row)
     if best is None:
@@ -95,7 +95,7 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
             continue
         cells = cells_of(text)
         said = _by_head(line, head, cells, names) + _by_heads(line, head, cells)
-        said = said or check_cost_cells(line, cells) or check_shape_cells(line, head, cells, names) or _by_cells(line, cells, names)
+        said = said or check_cost_cells(line, cells) or check_shape_cells(line, head, cells, names) or _by_cells(line, head, cells, names)
         found += said
         if not said:
             bare.append((line, text))
@@ -302,9 +302,18 @@ def _by_first(head: list[str], rows: list[tuple[int, str]], names: Names) -> lis
     return found
 
 
-def _by_cells(line: int, cells: list[str], names: Names) -> list[Verdict]:
+_BY_UNIT = {"K": (1e3, 1024.0), "M": (1e6, 1024.0**2), "G": (1e9, 1024.0**3), "百万": (1e6,), "万": (1e4,), "亿": (1e8,), "million": (1e6,), "billion": (1e9,)}
+
+
+def _scales(title: str) -> tuple[float, ...]:
+    """What the numbers of a column are multiplied with, by its title: GFLOPs, MB, million."""
+    unit = re.search(r"\b([KMG])(?=FLOP|MAC|i?B\b|次)|million|billion|百万|万|亿", title)
+    return _BY_UNIT[unit[1] or unit[0]] if unit else ()
+
+
+def _by_cells(line: int, head: list[str], cells: list[str], names: Names) -> list[Verdict]:
     """A cell with an expression, and the number in the next."""
-    for left, right in pairwise(cells):
+    for column, (left, right) in enumerate(pairwise(cells), 1):
         expression, node = parsed(plain(left)), parsed(plain(right))
         if expression is None or node is None or literal(expression) is not None:
             continue
@@ -316,6 +325,10 @@ def _by_cells(line: int, cells: list[str], names: Names) -> list[Verdict]:
         try:
             value(expression, names)
             wrong = differs(expression, target, names, "≈" in right)
+            scales = _scales(head[column]) if column < len(head) else ()
+            if wrong is not None and wrong.ndim == 0 and scales:
+                scaled = [differs(expression, (target[0] * by, target[1] * by), names) for by in scales]
+                wrong = None if None in scaled else wrong / scales[0]
         except NotUnderstood:
             continue
         return [_verdict(line, f"{left} = {right}", wrong, target)]
