@@ -42,7 +42,7 @@ ZERO = re.compile(
 )
 THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|\\[,;:!]|[\u2009\u202f])(?=\d{3}(?!\d))")
 """How LaTeX parts 1{,}000."""
-WORK = re.compile(r"(\d)(\$?)(?:\\?[ ,~]|\\text\{\s*)*([MGT])(?=FLOP|MAC)")
+WORK = re.compile(r"(\d)(\$?)(?:\\?[ ,~]|\\text\{\s*)*([MGT])(?:FLOP|MAC)s?")
 SCALES = {"M": "million", "G": "billion", "T": "thousand billion"}
 """4.83 GFLOPs are so many billion."""
 UNIT = re.compile(r"(\d)\$(\s*[KMGT]i?B)\b")
@@ -87,7 +87,7 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
     verdicts: list[Verdict] = []
     printed: list[Made] = []
     prelude: list[str] = []
-    note = WORK.sub(lambda found: f"{found[1]} {SCALES[found[3]]} {found[2]} ", note)
+    note = WORK.sub(lambda found: f"{found[1]} {SCALES[found[3]]} {found[2]} operations ", note)
     lines = UNIT.sub(r"\1\2$", THOUSANDS.sub(",", note)).splitlines()
     place = 0
     while place < len(lines):
@@ -271,6 +271,7 @@ def _answered(names: Names, sentence: str) -> str:
     return f"{asked.rstrip('?？')} {number[1]} {noun}"
 
 
+SUPPOSED = re.compile(r"^\W*(?:(?:But |And |So )?(?:what (?:happens )?if|what about|how about|and with|and if)) ", re.I)
 NUMBERED = re.compile(r"^\W*\d+\s*[).:、]|\(\d+ ?(?:pts?|points?|分)\)")
 
 
@@ -279,7 +280,8 @@ def _with_questions(sentences: list[str]) -> list[str]:
     joined: list[str] = []
     for sentence in sentences:
         if joined and (asked := ASKED.fullmatch(NUMBERED.sub("", joined[-1]))):
-            joined[-1] = f"{asked[1]}，{ANSWER.sub('', sentence)}"
+            supposed = SUPPOSED.sub("", asked[1])
+            joined[-1] = f"{supposed}，{ANSWER.sub('', sentence)}"
         else:
             joined.append(sentence)
     return joined

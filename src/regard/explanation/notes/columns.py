@@ -27,6 +27,7 @@ _SIZE = re.compile(
     r"memory|size|entries|scores|pairs|bytes|[KMG]i?B|cache|FLOP|multipl|param|显存|内存|大小|元素|分数|个数|缓存|参数|计算量|乘法", re.I
 )
 _DRIVER = re.compile(r"^(?:n|d|h|T|L|N)$|length|token|\bseq|context|heads?\b|layers|d_?(?:model|k)|width|序列|长度|词|头|层|维", re.I)
+_DISTANCE = re.compile(r"distance|距离|i ?- ?j", re.I)
 _LEAST = 3
 """Rows that must agree before a table has a law."""
 
@@ -136,6 +137,9 @@ def _laws(  # noqa: PLR0912
     with np.errstate(all="ignore"):
         for column in others:
             x = numbers[column][0]
+            if (x[0] == 0 and (x[1:] > 0).all() and claimed[0] == 0) and len(x) > _LEAST:
+                factor = float(np.median(claimed[1:] / x[1:]))
+                yield factor * x, _BY_HEAD if _DISTANCE.search(head[column]) else 0
             if len({*x.tolist()}) < len(x) or (x <= 0).any():
                 continue
             for power in _POWERS:

@@ -24,7 +24,7 @@ NOT = re.compile(
 )
 """What denies a claim."""
 UNLIKE = re.compile(
-    r"\bunlike\b|\bcompared\b|\bin contrast\b|\bthan\b|不像|相比|不同于|与.{1,12}不同",
+    r"\bunlike\b|\bcompared\b|\bin contrast\b|(?<!rather )\bthan\b|不像|相比|不同于|与.{1,12}不同",
     re.I,
 )
 """What compares: whose property it is cannot be told by its words."""
@@ -127,7 +127,7 @@ FACTS = (
             r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈|(?:参数量?|计算量|代价)[^。，,]{0,4}不变|param\w*[^.,]{0,20}(?:unchanged|the same)|same (?:number of )?param|cost[^.,]{0,16}(?:unchanged|the same)|same cost",
         )
         for key, right, of in (
-            ("note.heads-parameters", "4d²", r"param|参数"),
+            ("note.heads-parameters", "4d²", r"param|number of weights|参数"),
             ("note.heads-cost", "h · 2n²(d/h) = 2n²d", r"cost|compute|comput|expens|FLOP|计算|代价|成本"),
         )
     ),

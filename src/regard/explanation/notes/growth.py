@@ -7,6 +7,7 @@ told by the words of its two parts; the power stands in a table.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.amounts import amounts
@@ -98,7 +99,22 @@ def _outcome(text: str) -> str:
     return next((name for name, words in OUTCOMES if re.search(words, text, re.I)), "")
 
 
-_SUPPOSED = re.compile(r"\b(?:if|when|suppose|what|let)\b|[?？]|如果|假如|当|若|把|设", re.I)
+def _several(found: list[re.Match[str]], text: str, names: Names) -> Found | None:
+    """One thing that is changed, and what comes of it part by part."""
+    first = found[0]
+    driver = _driver(re.split(r"[,，;；]", text[: first.end() + 20])[0])
+    if not driver or DENIED.search(text) or NOT.search(re.sub(TIMES, " ", text)):
+        return None
+    for before, last in pairwise(found):
+        part = re.split(r"[,，;；]", text[before.end() : last.start()])[-1]
+        power = POWERS.get((driver, _outcome(part)))
+        said = factor_of(last)
+        if power is not None and said and abs(said - factor_of(first) ** power) > 0.01 * said:
+            return False, "note.growth", {"right": written(factor_of(first) ** power)}
+    return True, "note.right", {}
+
+
+_SUPPOSED = re.compile(r"^we\b|\b(?:if|with|when|suppose|what|let)\b|[?？]|如果|假如|当|若|把|设", re.I)
 
 
 def remember(text: str, names: Names) -> None:
@@ -137,11 +153,13 @@ def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
     found = list(TIMES.finditer(text))
     if len(found) == 1 and names.driven:
         return _driven(found[0], text, names)
-    if len(found) != 2 or re.search(r"\bthan\b|\bGQA|\bMQA|\bper\b|与.{1,12}相比", text):
+    if len(found) < 2 or re.search(r"\bthan\b|\bGQA|\bMQA|\bper\b|与.{1,12}相比", text):
         return None
+    if len(found) > 2:
+        return _several(found, text, names)
     first, last = found
     between = text[first.end() : last.start()]
-    cut = re.search(r",? \b(?:when|if|as|whenever|once|then|while)\b|[,，;；]", between)
+    cut = re.search(r",? \b(?:when|if|as(?! (?:large|much|many|big|long|wide|high)\b)|whenever|once|then|while)\b|[,，;；]", between)
     place = first.end() + (cut.start() if cut else len(between))
     one, other = text[:place], text[place:]
     backwards = bool(cut and re.match(r",? \b(?:when|if|as|whenever|once)\b", cut[0]))

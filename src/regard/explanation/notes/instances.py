@@ -29,8 +29,8 @@ _LONG = rf"(?:长度?为?|length|序列长)\s*(?P<n3>{_NUMBER})"
 _AND = r"\s*(?:,\s*(?:and )?|and|、|且|和|与)\s*"
 _LINK = (
     r"\s*(?:,|tokens|个?词元?)?\s*(?:的?时候?,?|的话,?|for|we (?:get|have)|you get|it (?:is|would be|becomes|gives)"
-    r"|th(?:is|at) (?:is|gives|makes|means)|there are|gives|is|yields|就?(?:共|总共)?(?:有|为|是|得到?|等于)|则为|结果[为是]|[:：=]|->|→)+"
-    r"\s*(?:about |约)?"
+    r"|th(?:is|at|ese|ose) (?:is|are|gives|makes|means)|there are|gives|is|yields|就?(?:共|总共)?(?:有|为|是|得到?|等于)|则为|结果[为是]|[:：=]|->|→)+"
+    r"\s*(?:about |约)?(?:[A-Za-z]\w?\s*=\s*)?"
 )
 _END = r"(?=\s*(?:$|[.,;。；、)!]|and\b|which\b|numbers|entries|pairs|products|multiplications|[次个对]))"
 _ITEM = re.compile(rf"(?P<set>{_SET}(?:{_AND}{_SET})*){_LINK}(?P<value>-?{_NUMBER}){_END}")
@@ -38,7 +38,7 @@ _TOKENS = re.compile(
     rf"(?:(?P<n>{_NUMBER}) (?:tokens|words|positions)|(?P<n2>{_NUMBER})\s*个(?:词元|词|位置)|{_LONG}){_LINK}(?P<value>{_NUMBER}){_END}"
 )
 _BEHIND = re.compile(
-    rf"(?<![\w.,=*/^+-])(?<![=*/^+-] )(?P<value>{_NUMBER})(?: \w+)?\s*(?:(?:for|at|when|if)\s|\()\s*(?P<set>{_SET}(?:{_AND}{_SET})*)"
+    rf"(?<![\w.,=*/^+-])(?<![=*/^+-] )(?P<value>{_NUMBER})(?: \w+)?\s*(?:,?\s*(?:for|at|when|if)\s|\()\s*(?P<set>{_SET}(?:{_AND}{_SET})*)"
 )
 _LIST = re.compile(
     rf"(?P<name>{_NAME})\s*=\s*(?P<sets>{_NUMBER}(?:{_AND}{_NUMBER})+){_LINK}(?P<values>{_NUMBER}(?:{_AND}{_NUMBER})+)"

@@ -235,17 +235,17 @@ def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
 def shared(match: re.Match[str], text: str, names: Names) -> Found | None:
     """H query heads over G key heads: H / G of them share one, and the cache is as much smaller."""
     queries = re.search(
-        r"(?<!every )(?<!each )(?<!每)(?<!每 )(?<!per )\b(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?查询头|个?头|heads)", text, re.I
+        r"(?<!every )(?<!each )(?<!每)(?<!每 )(?<!per )\b(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?\s*(?:查询|query) ?头|个?头|heads)", text, re.I
     )
     keys = re.search(
-        r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(\d+)\s*个?\s*(?:键值|KV|键)\s*头",
+        r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(?:into|成|为)\s*(\d+)\s*(?:groups|组)|(\d+)\s*个?\s*(?:键值|KV|键)\s*头",
         text,
         re.I,
     )
     one = re.search(r"multi-?query|MQA|一个键|one key", text, re.I)
     if not queries or not (keys or one) or NOT.search(text):
         return None
-    g = float((keys[1] or keys[2]) if keys else 1)
+    g = float(next(filter(None, keys.groups())) if keys else 1)
     said = float(next(group for group in match.groups() if group))
     if not g:
         return None

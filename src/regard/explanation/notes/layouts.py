@@ -26,11 +26,13 @@ _TOLD = re.compile(
 )
 _SPLIT = r"\bview\b|split|reshape|transpose\(|多头|分头|拆"
 """What is done to queries, keys and values alike."""
+_ITEM = re.compile(rf"\s*(?P<label>[A-Za-z一-鿿][^():：]{{2,60}}?)\s*[:：]\s*(?P<shape>{_SHAPE})[\s.。;；]*")
 ROLES = (
-    ("transposed", r"^(?!.*Q).*(?:K\s*\^T|K 的?转置|transposed keys?|keys? transposed)"),
+    ("transposed", r"^(?!.*Q).*(?:K\s*\^T|K 的?转置|transposed keys?|keys?,? transposed)"),
+    ("mixed", r"(?:times|\*|@) ?V\b|乘以? ?V|weighted|加权"),
     ("scores", r"Q\s*K|\bscor|logit|(?<!of )weights?\b|softmax|attention (?:matri|map)|分数|得分|权重|注意力矩阵"),
     ("merged", r"concat|merge|joined|合并|拼接|拼起来|out(?:put)? proj|输出投影|W_O"),
-    ("mixed", r"(?:times|\*|@) ?V\b|乘以? ?V|weighted|output|result|输出|结果|加权|Attention\("),
+    ("mixed", r"output|result|输出|结果|Attention\("),
 )
 """What a name of an array says of it, the narrowest first."""
 
@@ -81,6 +83,8 @@ def check_told_shapes(line: int, sentence: str, names: Names) -> list[Verdict]:
     text = re.sub(r"\s*\(T\)|\^\s*top\b|\^\s*T\b", "^T", plain(re.sub(r"[`$]", "", sentence)))
     text = re.sub(r"\\?mathbb\s*\{?\s*R\s*\}?", "R", text).replace("\\", " ")
     found: list[Verdict] = []
+    if item := _ITEM.fullmatch(text):
+        return placed(line, text.strip(), item["label"], split_shape(item["shape"][1:-1]), names)
     for match in _TOLD.finditer(text):
         shape = split_shape((match["shape"] or match["real"]).strip("()[]"))
         found += placed(line, match[0].strip(), match["name"], shape, names)
@@ -128,6 +132,8 @@ def placed(line: int, said: str, label: str, claimed: Shape, names: Names) -> li
             if re.search(rf"{words}|{_SPLIT}", label, re.I):
                 names.shapes[f"{letter} told"] = claimed
         return []
+    if role == "transposed" and len(claimed) > 2 and len(names.shapes.get("k told", ())) != len(claimed):
+        names.shapes["k told"] = (*claimed[:-2], claimed[-1], claimed[-2])
     q, k, v = (names.shapes.get(f"{letter} told", ()) for letter in "qkv")
     scores: Shape = ()
     if len(q) == len(k) > 1 and q[:-2] == k[:-2] and q[-1] == k[-1]:

@@ -60,6 +60,7 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
         if not denied and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
             verdict = (
                 _follows(line, said, claimed, units, text[:start], names)
+                or _rectified(line, said, claimed, text[:start], names)
                 or _judge(line, said, claimed, units, text, start, names)
                 or _of_note(line, said, claimed, units, text[:start], names)
             )
@@ -114,6 +115,17 @@ def _follows(
                 if bool((np.abs(claimed - other) < 0.02).all()):
                     return None  # divided before, without a word of it
     return Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, units)})
+
+
+def _rectified(line: int, said: str, claimed: Floats, before: str, names: Names) -> Verdict | None:
+    """ReLU of the vector before it."""
+    last = names.lists[0] if names.lists else None
+    if last is None or last.shape != claimed.shape or not re.search(r"ReLU[^.。]{0,12}$", before):
+        return None
+    right = np.maximum(last, 0)
+    if np.allclose(claimed, right):
+        return Verdict(line, said, "right", "note.right")
+    return Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, np.ones(right.shape))})
 
 
 def _of_note(

@@ -18,11 +18,11 @@ from regard.explanation.numbers import written
 
 _AS_MUCH = re.compile(
     r"\s*(?:as (?:much|many|large|big|long)(?: again)?|that(?: much| amount)?|of (?:that|it|this)|the (?:size|memory|amount)|more memory)?"
-    r"\s*(?:[,，:：(（—-]|\bi\.e\.|\bor\b|\bso\b|\bnamely\b|\bthat is\b|\bwhich is\b|\bis\b|也?就?是|即|为|约|\babout\b|=|\s)*$",
+    r"\s*(?:[,，:：(（—-]|\bi\.e\.|\bor\b|\bso\b|\bnamely\b|\bthat is\b|\bwhich is\b|\bis\b|\bto\b|也?就?是|即|为|约|\babout\b|=|\s)*$",
     re.I,
 )
 _OF_ALL = re.compile(
-    r"(?:\ball|\bthe|\bfor|\bover|\bwith|\bby)?\s*(?:(?P<k>\d[\d,]*)\s*个?\s*(?P<what>layers?|heads?|blocks|层|头|sequences|句|tokens?|词元?)|(?P<word>\b(?:two|three|four|both)\b|[两三四六八])\s*个?(?: of (?:them|these)|layers?|matrices|矩阵|projections|层)?)\s*(?:[,，:：]|\b(?:together|in all|in total|need|take|make|give|have|it is|that is|that makes|we get|gives|the total is|this becomes|is|are)\b|合计|一共|总共|共|总计|就是|则?[是为要]|需要?|\s)*(?:about |约)?\s*$",
+    r"(?:\ball|\bthe|\bfor|\bover|\bwith|\bby)?\s*(?:(?P<k>\d[\d,]*)\s*个?\s*(?P<what>layers?|heads?|blocks|层|头|sequences|句|tokens?|词元?)|(?P<word>\b(?:two|three|four|both)\b|[两三四六八])\s*个?(?:\s*(?:of (?:them|these)|separate|such|per \w+|layers?|matrices|tables|copies|矩阵|projections|层)){0,3})\s*(?:[,，:：]|\b(?:together|in all|in total|need|so|they|would|take|make|give|have|it is|that is|that makes|we get|gives|the total is|this becomes|is|are)\b|合计|一共|总共|共|总计|就是|则?[是为要]|需要?|\s)*(?:about |约)?\s*$",
     re.I,
 )
 _ONE = {
@@ -61,7 +61,7 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     names.measured = last
     if DENIED.search(text) or NOT.search(re.sub(r"instead of", "", text)):
         return found
-    return found + _units(line, said, text) + _kinds(line, said, text)
+    return found + _units(line, said, text) + (_pairs(line, said, text, names) or _kinds(line, said, text))
 
 
 def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) -> list[Verdict]:
@@ -103,6 +103,29 @@ def _in_times(right: float, amount: Amount) -> str:
     word = re.search(r"百万|千万|万|亿|million|billion|thousand", amount.said)
     by = amount.value / float(re.sub(r"[^\d.]", "", amount.said) or 1) if word else 1.0
     return f"{written(right / by)} {word[0]}" if word else f"{right:,.0f}"
+
+
+def _pairs(line: int, said: str, text: str, names: Names) -> list[Verdict]:
+    """The same numbers in several kinds of number: "fp16 needs 350 GB, fp32 700 GB"."""
+    kinds = sorted(
+        (match.start(), size) for size, words in WIDTHS.items()
+        for match in re.finditer(rf"(?<!\w)(?:{words})(?!\w)", text, re.I)
+    )  # fmt: skip
+    sizes = [amount for amount in amounts(text) if amount.kind == "bytes"]
+    ends = [place for place, _ in kinds[1:]] + [len(text)]
+    told = [
+        (size, here[0])
+        for (place, size), end in zip(kinds, ends, strict=False)
+        if len(here := [each for each in sizes if place < each.start < end]) == 1
+    ]
+    if len(told) != len(kinds) or len(told) < 2 or len(sizes) != len(told) or "*" in text:
+        return []
+    (first, base), rest = told[0], told[1:]
+    for size, amount in rest:
+        right = base.value / first * size
+        if abs(amount.value - right) > amount.unit + base.unit * size / first:
+            return [Verdict(line, said, "wrong", "note.wrong", {"right": _in_unit(right, amount)})]
+    return [Verdict(line, said, "right", "note.right")]
 
 
 _SAME = re.compile(
@@ -181,7 +204,9 @@ def _by(before: str, text: str, last: Amount | None, names: Names) -> float:
     between = before[max(start, before.rfind("。") + 1) :]
     for times in reversed([*TIMES.finditer(between)]):
         if _AS_MUCH.fullmatch(between[times.end() :]) and "from" not in times[0]:
-            return factor_of(times)
+            k = factor_of(times)
+            less = re.search(r"shrink|smaller|less|reduc|fewer|缩小|减少|降", between[: times.start()])
+            return 1 / k if less and k > 1 else k
     of_all = _OF_ALL.search(between)
     if of_all and of_all["k"] and not re.search(r"[=*]", between[: of_all.start()]):
         kind = _kind(of_all)

@@ -99,6 +99,7 @@ RELATIONS = (
                      lambda s: s["tokens"] * (s["tokens"] + 1) / 2, lambda s: s["tokens"] * (s["tokens"] - 1)),
              unless=r"causal|triang|window|local|sparse|cross|source|target|encoder|\brow\b|each token|every token|per token|one token|new token|for each (?:token|query|row|word)|因果|三角|窗口|稀疏|交叉|每个(?:词|位置|查询|token)|每一?行|新"),
     Relation("params", ("vocabulary", "width"), lambda s: s["vocabulary"] * s["width"], r"embed|嵌入|词表|vocab"),
+    Relation("params", ("tokens", "width"), lambda s: s["tokens"] * s["width"], r"position|learned table|位置", unless=r"layer|block|projection|层|投影", far=False),
     Relation("params", ("width",), lambda s: s["_projections"] * s["width"] ** 2, r"projection|W_?[QKVO]\b|attention (?:layer|block|sub-?layer)|投影|注意力层",
              others=(*_SQUARES, *_BIASED), unless=r"feed|FFN|MLP|embed|vocab|layers\b|KV|low-?rank|LoRA|前馈|嵌入|词表|\bheads?\b|头"),
     Relation("params", ("width", "inner"), lambda s: 2 * s["width"] * s["inner"], r"feed|FFN|MLP|前馈",
@@ -148,7 +149,7 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     )
     silent = bool(DENIED.search(text) or HYPOTHETICAL.search(text) or NOT.search(text))
     for name, amount in sized(text):
-        if not name:
+        if not name or (name in RESULTS and re.match(r"\s*[*/^]", text[amount.end :])):
             continue
         known = {**names.sizes, **{role: each.value for role, each in told.items()}}
         worked_out = re.search(r"[\d)\]]\s*=\s*(?:about )?$", text[: amount.start]) is not None
@@ -159,11 +160,29 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
         verdict = _judge(line, said, text, name, amount, known, told, names)
         if verdict:
             found.append(verdict)
+    found += _of_matrices(line, said, text, names) if not silent else []
     found += _unchanged(line, said, told, names) if not silent else []
     names.fresh = {name: amount.value for name, amount in sized(text) if name}
     names.sizes.update(names.fresh)
     wrong = [verdict for verdict in found if verdict.status == "wrong"]
     return wrong or found[:1]
+
+
+_MATRICES = re.compile(
+    r"(?:three|3) (?:weight |projection )?matrices (?:together )?(?:hold|have|contain|are)[^\d.]{0,16}(\d[\d,]*)(?= |$)|(?:三个|3 ?个)(?:权重|投影)?矩阵[^\d。]{0,8}(?:有|是|共)\s*(\d[\d,]*)\s*个"
+)
+
+
+def _of_matrices(line: int, said: str, text: str, names: Names) -> list[Verdict]:
+    """The numbers of the three matrices that the note has shown."""
+    told = _MATRICES.search(text)
+    weights = [names.find(f"W_{letter}") for letter in "QKV"]
+    if not told or any(weight is None for weight in weights):
+        return []
+    right = sum(weight.size for weight in weights if weight is not None)
+    if float((told[1] or told[2]).replace(",", "")) in (right, right / 3):
+        return [Verdict(line, said, "right", "note.right")]
+    return [Verdict(line, said, "wrong", "note.wrong", {"right": f"{right:,}"})]
 
 
 def _unchanged(line: int, said: str, told: Mapping[str, Amount], names: Names) -> list[Verdict]:

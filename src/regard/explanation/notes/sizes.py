@@ -47,7 +47,7 @@ ROLES = {
     ),
     "components": _role(r"", r"(?:independent )?(?:entries|components|terms|numbers)(?=[^.;]{0,40}(?:divid|variance|independent|normal))"),
     "entries": _role(
-        r"(?:number of (?:scores|entries|pairs|elements))|(?:元素|分数)个?数",
+        r"(?:number of (?:scores|entries|pairs|elements))|(?:元素|分数)个?数|(?:遮住|屏蔽|遮掉|允许|保留)(?:的?位置)?(?:了|有)?",
         r"(?:attention |raw |different |pairwise |allowed |visible |kept |masked |hidden |blocked |remaining |forbidden |non-?zero |possible )*(?:scores|entries|elements|cells|pairs|ones|zeros|dot products|numbers|similarities)\b|个?(?:注意力)?(?:分数|元素|单元|格子?|点积|数(?![据组])|对)|(?=of (?:the|its|all) \d[\d,]* (?:scores|entries|pairs|cells|positions))",
     ),
     "keys": _role(r"", r"(?:equal(?:ly likely)? |different |possible |uniform )*(?:keys|choices|options|classes|outcomes|candidates|scores|values)\b|个?(?:相等的|相同的|等概率的?)?(?:键|选项|类别|结果|候选|分数)"),

@@ -12,7 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from regard.core import formula
 from regard.explanation.notes.algebra import Names, value
+from regard.explanation.notes.amounts import amounts
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.columns import check_columns
 from regard.explanation.notes.cutting import pieces
@@ -99,6 +101,10 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         found += said
         if not said:
             bare.append((line, text))
+    body = [(line, cells_of(text)) for line, text in bare]
+    laws = _by_parts(body) + _by_label(body) + _by_times(head, body)
+    found += laws
+    bare = [(line, text) for line, text in bare if not any(v.line == line for v in laws)]
     known = _by_matrix([(line, cells_of(text)) for line, text in bare], names)
     found += known
     bare = [(line, text) for line, text in bare if not any(v.line == line for v in known)]
@@ -143,6 +149,58 @@ def _totals(rows: list[tuple[int, list[str]]], sure: set[int]) -> list[Verdict]:
             elif all(each is not None and line_ in sure for each, (line_, _) in zip(above, rows[start:last], strict=False)):
                 found.append(Verdict(line, said, "wrong", "note.wrong", {"right": f"{right:,.0f}" if unit >= 1 else shown(np.asarray(right), unit)}))
     return found
+
+
+def _most(rows: list[tuple[int, str, tuple[Floats, Floats], Floats]]) -> list[Verdict]:
+    """Verdicts of claims that follow one law, where most of them do."""
+    found = [_verdict(line, said, None if close(claim[0], right, claim[1]) else right, claim) for line, said, claim, right in rows]
+    agree = sum(verdict.status == "right" for verdict in found)
+    return found if agree > 1 and agree >= len(found) - 1 else []
+
+
+def _by_parts(rows: list[tuple[int, list[str]]]) -> list[Verdict]:
+    """A matrix and its bias, "768 × 3072, 3072", and how many numbers they hold."""
+    told = []
+    for line, cells in rows:
+        for left, right in pairwise(cells):
+            sizes = re.fullmatch(r"\s*(?P<a>\d+)(?:\s*\*\s*(?P<b>\d+))?\s*,\s*(?P<c>\d+)\s*", plain(left.replace("$", "")))
+            claim = literal(parsed(plain(right)) or ("name", ""))
+            if sizes and claim and claim[0].ndim == 0:
+                exact = int(sizes["a"]) * int(sizes["b"] or 1) + int(sizes["c"])
+                told.append((line, f"{left}: {right}", claim, np.asarray(float(exact))))
+    return _most(told)
+
+
+def _by_label(rows: list[tuple[int, list[str]]]) -> list[Verdict]:
+    """The softmax of the vector that a row begins with."""
+    told = []
+    for line, cells in rows:
+        scores = literal(parsed(plain(cells[0])) or ("name", ""))
+        claim = literal(parsed(plain(_cells(cells, None))) or ("name", ""))
+        if scores and claim and scores[0].ndim == 1 and claim[0].shape == scores[0].shape:
+            weights = np.asarray(formula.normalise(scores[0][None, :])[0])[0]
+            told.append((line, " ".join(cells), (claim[0], np.maximum(claim[1], 0.001)), weights))
+    return _most(told)
+
+
+def _by_times(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Verdict]:
+    """What one token needs, and what so many need: "per token", "2048 tokens"."""
+    one = next((i for i, title in enumerate(head) if re.search(r"per token|每个? ?(?:token|词)|one token", title, re.I)), 0)
+    found = []
+    for column, title in enumerate(head):
+        many = re.search(r"(\d[\d,]*)\s*个? ?(?:tokens?|词)", title)
+        if not one or not many:
+            continue
+        for line, cells in rows:
+            base, claim = ([*amounts(cells[i])] if i < len(cells) else [] for i in (one, column))
+            if len(base) == len(claim) == 1 and base[0].kind == claim[0].kind == "bytes":
+                right = base[0].value * float(many[1].replace(",", ""))
+                if abs(claim[0].value - right) <= 0.6 * claim[0].unit + base[0].unit * right / base[0].value * 0.5 * (base[0].unit < base[0].value * 0.1):
+                    found.append(Verdict(line, cells[column], "right", "note.right"))
+                else:
+                    unit = claim[0].said.split()[-1]
+                    found.append(Verdict(line, cells[column], "wrong", "note.wrong", {"right": f"{written(right / (claim[0].value / float(claim[0].said.split()[0])), 2)} {unit}"}))
+    return found if sum(verdict.status == "right" for verdict in found) > 0 else []
 
 
 def _by_matrix(rows: list[tuple[int, list[str]]], names: Names) -> list[Verdict]:

@@ -130,6 +130,14 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
         return None
     width = _width(text, match.start("amount"), names)
     divisor = _divisor(match, text, names, width)
+    told = names.sizes.get("variance")
+    if divisor and told and told > 1 and match["what"] in ("variance", "方差") and not re.search(r"\d\s*-?\s*(?:dim|维|wide)", text[: match.end()]):
+        claim = _amount(match["amount"], names, width)
+        right = told / divisor[0] ** 2
+        if claim and abs(claim[0] - right) <= 0.01 * right:
+            return True, "note.right", {}
+        if claim and claim[0] in (told, told / divisor[0]):
+            return False, "note.wrong", {"right": f"{written(told)}/({divisor[1]})² = {written(right)}"}
     if (
         divisor
         and not _told(names)
