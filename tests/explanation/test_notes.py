@@ -391,7 +391,7 @@ scores = keys @ keys.T
 
 def test_what_a_program_printed_is_worked_out():
     check = fact_check(CODE)
-    assert [v.line for v in check.of("right")] == [11]
+    assert [v.line for v in check.of("right")] == [12]
     (wrong,) = check.of("wrong")
     assert (wrong.line, wrong.values["right"]) == (16, "[[5, 22], [22, 100]]")
 

@@ -11,18 +11,18 @@ import numpy as np
 from regard._words import Language
 from regard.explanation.notes import growth
 from regard.explanation.notes.algebra import Names
-from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.checked import check_attention, check_masks
+from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import check_block_of_code, check_inline
 from regard.explanation.notes.columns import check_items
 from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.instances import check_instances, known
 from regard.explanation.notes.layouts import check_shape_instances, check_told_shapes
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
-from regard.explanation.notes.parsing import parsed
 from regard.explanation.notes.outputs import check_output
-from regard.explanation.notes.programs import Made
+from regard.explanation.notes.parsing import parsed
 from regard.explanation.notes.proportions import check_proportions
 from regard.explanation.notes.references import check_reference, lengths_of, with_sizes
 from regard.explanation.notes.relations import check_sizes
@@ -271,7 +271,10 @@ def _answered(names: Names, sentence: str) -> str:
     return f"{asked.rstrip('?？')} {number[1]} {noun}"
 
 
-SUPPOSED = re.compile(r"^\W*(?:(?:But |And |So )?(?:what (?:happens )?if|what about|how about|and with|and if)) ", re.I)
+SUPPOSED = re.compile(
+    r"^\W*(?:(?:But |And |So )?(?:what (?:happens )?if|what about|how about|and with|and if)) ",
+    re.I,
+)
 NUMBERED = re.compile(r"^\W*\d+\s*[).:、]|\(\d+ ?(?:pts?|points?|分)\)")
 
 

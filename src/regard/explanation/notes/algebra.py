@@ -148,7 +148,13 @@ class Names:
         if len(told) > 1 and len({len(row) for row in told}) == 1:
             return np.stack(told)
         weight, x = (self.find(each) if each != name else None for each in (f"W_{name}", "X"))
-        if x is None or weight is None or x.ndim != 2 or weight.ndim != 2 or x.shape[1] != len(weight):
+        if (
+            x is None
+            or weight is None
+            or x.ndim != 2
+            or weight.ndim != 2
+            or x.shape[1] != len(weight)
+        ):
             return None
         return np.asarray(x @ weight)
 
@@ -157,7 +163,9 @@ class Names:
         if self.find(name) is not None or name in CONSTANTS:
             return [name]
         pieces, rest = [], name
-        implied = [each for each in MATRICES if each not in self.values and self.find(each) is not None]
+        implied = [
+            each for each in MATRICES if each not in self.values and self.find(each) is not None
+        ]
         known = sorted((*self.values, *implied, "e"), key=len, reverse=True)
         while rest:
             first = next((each for each in known if rest.startswith(each)), None)

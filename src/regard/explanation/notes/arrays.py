@@ -250,7 +250,9 @@ def _chunk(value: Value, parts: int, axis: int = 0) -> Value:
 
 
 def _split(value: Value, size: Any, axis: int = 0) -> Value:
-    cuts = range(size, shape_of(value)[axis], size) if isinstance(size, int) else np.cumsum(size)[:-1]
+    cuts = (
+        range(size, shape_of(value)[axis], size) if isinstance(size, int) else np.cumsum(size)[:-1]
+    )
     return viewing(np.split)(value, list(cuts), axis)
 
 

@@ -17,12 +17,17 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.arrays import Ghost, Value, array, has_ghost, shape_of
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.equations import shown
+from regard.explanation.notes.evaluating import Made, Text
 from regard.explanation.notes.layouts import compared, split_shape
 from regard.explanation.notes.parsing import NotUnderstood
-from regard.explanation.notes.programs import FAULTS, Made, Text
+from regard.explanation.notes.programs import FAULTS
 
-_NUMBER = re.compile(r"(?<![\w.])-?(?:\d[\d,]*\d(?=\D|$)|\d)?(?:(?<=\d)\.\d*|(?<!\d)\.\d+)?(?:(?<=[\d.])e[-+]?\d+)?(?<=[\d.])(?!\w)|(?<!\w)-?inf\b|(?<!\w)nan\b")
-_NO_NUMBER = re.compile(r"dtype=[\w.]+|device='[^']*'|grad_fn=<\w+>|torch\.(?:float|int)\d+|size=\(.*?\)")
+_NUMBER = re.compile(
+    r"(?<![\w.])-?(?:\d[\d,]*\d(?=\D|$)|\d)?(?:(?<=\d)\.\d*|(?<!\d)\.\d+)?(?:(?<=[\d.])e[-+]?\d+)?(?<=[\d.])(?!\w)|(?<!\w)-?inf\b|(?<!\w)nan\b"
+)
+_NO_NUMBER = re.compile(
+    r"dtype=[\w.]+|device='[^']*'|grad_fn=<\w+>|torch\.(?:float|int)\d+|size=\(.*?\)"
+)
 _OUTPUT = re.compile(
     r"^\s*(?P<sign>(?:=>|->|→|=|≈|Output:?|Out\[\d+\]:|输出[:：]?|结果[:：]?|prints?:?|打印[:：]?|gives|>>>)\s*)?"
     r"(?P<value>(?:(?:tensor|array|torch\.Size|Size|tensor\()\(?)?\s*[\[(]*\s*(?:-?\d|-?\.\d|-?inf|nan|\[|\().*)$"
@@ -63,12 +68,20 @@ def parsed_block(code: str) -> tuple[list[ast.stmt], str]:
     return [], code
 
 
-def check_block_of_code(first: int, code: str, names: Names) -> tuple[list[Verdict], list[Made], list[Shown]]:
-    """The verdicts of a block whose first line is line ``first``, what it prints without saying it
-    in a comment, and the comments that are no output."""
+def check_block_of_code(
+    first: int, code: str, names: Names
+) -> tuple[list[Verdict], list[Made], list[Shown]]:
+    """The verdicts of a block whose first line is line ``first``.
+
+    With them comes what it prints without saying it in a comment, and the comments that are no
+    output.
+    """
     tree, code = parsed_block(code)
-    given = {name: value for name, value in names.values.items() if value.ndim}
-    given |= {name: float(value) if value % 1 else int(value) for name, value in names.values.items() if not value.ndim and np.isfinite(value)}
+    given: dict[str, Value] = {
+        name: value if value.ndim else float(value) if value % 1 else int(value)
+        for name, value in names.values.items()
+        if value.ndim or np.isfinite(value)
+    }
     made = names.program.read(tree, code, first, given)
     _tell(tree, names)
     found: list[Verdict] = []
@@ -84,7 +97,13 @@ def check_block_of_code(first: int, code: str, names: Names) -> tuple[list[Verdi
             found += verdicts
             printed = [each for each in printed if each not in here]
     last = made[-1:]
-    if last and not last[0].printed and last[0].value is not NotUnderstood and tree and isinstance(tree[-1], ast.Expr):
+    if (
+        last
+        and not last[0].printed
+        and last[0].value is not NotUnderstood
+        and tree
+        and isinstance(tree[-1], ast.Expr)
+    ):
         printed += last  # a notebook shows a cell's last expression
     return found, printed, spoken
 
@@ -103,7 +122,9 @@ def _tell(tree: Sequence[ast.stmt], names: Names) -> None:
             names.shapes[name] = tuple(map(str, value.shape))
             continue
         try:
-            found = array(value) if isinstance(value, int | float | list | tuple | np.ndarray) else None
+            found = (
+                array(value) if isinstance(value, int | float | list | tuple | np.ndarray) else None
+            )
         except (NotUnderstood, ValueError):
             found = None
         if found is not None and found.dtype.kind in "fiu" and found.size <= 10_000:
@@ -189,7 +210,9 @@ def fits(text: str, right: float) -> bool:
     unit = 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
     slack = 3e-7 * abs(right) + 1e-7 if "." in text else 1e-6
     rounded = abs(claimed - right) <= 0.5 * unit * ("." in text or "e" in text) + slack
-    return rounded or ("." in text and abs(math.trunc(right / unit * (1 + 1e-9)) * unit - claimed) < 1e-6 * unit)
+    return rounded or (
+        "." in text and abs(math.trunc(right / unit * (1 + 1e-9)) * unit - claimed) < 1e-6 * unit
+    )
 
 
 def _against(comments: list[Shown], made: Sequence[Made], names: Names) -> list[Verdict] | None:
@@ -226,7 +249,9 @@ def _leading(text: str) -> str:
             depth += (letter in "([") - (letter in ")]")
             if depth == 0 and letter in ")]":
                 return text[: place + 1]
-    number = re.match(r"-?[\d,]*\.?\d+(?:e[-+]?\d+)?(?=$|\s*[,，;；(（:：。—]|\s+[^\d\s*×/+^=-])", text)
+    number = re.match(
+        r"-?[\d,]*\.?\d+(?:e[-+]?\d+)?(?=$|\s*[,，;；(（:：。—]|\s+[^\d\s*×/+^=-])", text
+    )
     return number[0] if number else ""
 
 
@@ -243,12 +268,15 @@ def _compared(
         claim = f"{each.text} = {' '.join(text for _, text in rows)}"
         bad = [i for i, (_, text) in enumerate(rows) if not fits(text, mine[i])]
         known = any(not math.isnan(number) for number in mine)
-        if bad and len(mine) - len(bad) >= len(bad) - 1 and (len(bad) < 3 or 3 * len(bad) < len(mine)) or (bad and len(mine) == 1):
+        if (
+            bad
+            and len(mine) - len(bad) >= len(bad) - 1
+            and (len(bad) < 3 or 3 * len(bad) < len(mine))
+        ) or (bad and len(mine) == 1):
             line = rows[bad[0]][0]
-            right = _right(rows, mine, bad)
-            if isinstance(each.value, tuple):
-                right = f"({right.strip('[]')})"
-            found.append(Verdict(line, claim, "wrong", "note.wrong", {"right": right}))
+            so = _right(rows, mine, bad)
+            so = f"({so.strip('[]')})" if isinstance(each.value, tuple) else so
+            found.append(Verdict(line, claim, "wrong", "note.wrong", {"right": so}))
         elif bad:
             found.append(Verdict(rows[bad[0]][0], claim, "unknown", "note.unknown"))
         elif known:
@@ -263,8 +291,11 @@ def _right(rows: list[tuple[int, str]], mine: list[float], bad: list[int]) -> st
     mine_here = [(text, mine[i]) for i, (where, text) in enumerate(rows) if where == line]
     if len(mine_here) > 12 or len(mine) == 1:
         mine_here = [(rows[i][1], mine[i]) for i in bad[:4]]
-    values = [str(shown(np.asarray(x), np.asarray(10.0 ** -len(text.partition(".")[2].partition("e")[0])))) for text, x in mine_here]
-    return values[0] if len(values) == 1 else f"[{', '.join(values)}]"
+    digits = max(len(text.partition(".")[2].partition("e")[0]) for text, _ in mine_here)
+    if len(mine_here) > 1:
+        return shown(np.array([x for _, x in mine_here]), np.asarray(10.0**-digits))
+    text, x = mine_here[0]
+    return f"{x:,.0f}" if "," in text else shown(np.asarray(x), np.asarray(10.0**-digits))
 
 
 _INLINE = re.compile(
@@ -294,7 +325,12 @@ def _shape(comment: Shown, made: Made, names: Names) -> list[Verdict] | None:
     value = made.value
     if not match or not isinstance(value, Ghost | np.ndarray) or not shape_of(value):
         return None
-    if isinstance(value, np.ndarray) and value.ndim == 1 and not match["size"] and value.size == len(numbers_in(match[0])):
+    if (
+        isinstance(value, np.ndarray)
+        and value.ndim == 1
+        and not match["size"]
+        and value.size == len(numbers_in(match[0]))
+    ):
         return None  # they are its numbers
     claimed = split_shape(match["size"] or match["plain"] or match["list"] or match["by"])
     if len(claimed) != len(shape_of(value)) and (match["words"].strip() or not has_ghost(value)):
@@ -305,10 +341,14 @@ def _shape(comment: Shown, made: Made, names: Names) -> list[Verdict] | None:
 
 
 def check_printed(first: int, text: str, printed: Sequence[Made]) -> list[Verdict] | None:
-    """The verdicts of an output block after the program that prints ``printed``; None where the
-    two cannot be told apart line by line."""
+    """The verdicts of an output block after the program that prints ``printed``.
+
+    None where the two cannot be laid side by side.
+    """
     lines = [Shown(first + i, line) for i, line in enumerate(text.split("\n"))]
-    lines = [replace(each, text=re.sub(r"^\s*(?:>>>.*|Out\[\d+\]:)", "", each.text)) for each in lines]
+    lines = [
+        replace(each, text=re.sub(r"^\s*(?:>>>.*|Out\[\d+\]:)", "", each.text)) for each in lines
+    ]
     told = [(each.line, number) for each in lines for number in numbers_in(each.text)]
     only = [each for each in printed if each.printed] or list(printed)
     for made in (list(printed), only):
@@ -328,7 +368,9 @@ def check_printed(first: int, text: str, printed: Sequence[Made]) -> list[Verdic
             right = expected(each.value)
         except NotUnderstood:
             continue
-        rest = [(line.line, number) for line in lines[places[0] :] for number in numbers_in(line.text)]
+        rest = [
+            (line.line, number) for line in lines[places[0] :] for number in numbers_in(line.text)
+        ]
         if len(rest) >= len(right) and right:
             found += _compared(rest[: len(right)], right, [each], text)
     return found or None

@@ -24,15 +24,21 @@ _POWERS = (1.0, 2.0, 0.5, -1.0, -0.5, 3.0)
 _BY_DIGITS, _BY_HEAD = 1, 2
 """Why there is no doubt of a law."""
 _SIZE = re.compile(
-    r"memory|size|entries|scores|pairs|bytes|[KMG]i?B|cache|FLOP|multipl|param|显存|内存|大小|元素|分数|个数|缓存|参数|计算量|乘法", re.I
+    r"memory|size|entries|scores|pairs|bytes|[KMG]i?B|cache|FLOP|multipl|param|显存|内存|大小|元素|分数|个数|缓存|参数|计算量|乘法",
+    re.I,
 )
-_DRIVER = re.compile(r"^(?:n|d|h|T|L|N)$|length|token|\bseq|context|heads?\b|layers|d_?(?:model|k)|width|序列|长度|词|头|层|维", re.I)
+_DRIVER = re.compile(
+    r"^(?:n|d|h|T|L|N)$|length|token|\bseq|context|heads?\b|layers|d_?(?:model|k)|width|序列|长度|词|头|层|维",
+    re.I,
+)
 _DISTANCE = re.compile(r"distance|距离|i ?- ?j", re.I)
 _LEAST = 3
 """Rows that must agree before a table has a law."""
 
 
-_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+\$?(?P<name>[A-Za-z]\w*)\s*=\s*(?P<number>[\d,]+)\$?\s*(?:[:：,，→]|的?时|gives|tokens)\s*(?P<rest>.+)")
+_ITEM = re.compile(
+    r"\s*(?:[-*+]|\d+[.)])\s+\$?(?P<name>[A-Za-z]\w*)\s*=\s*(?P<number>[\d,]+)\$?\s*(?:[:：,，→]|的?时|gives|tokens)\s*(?P<rest>.+)"
+)
 
 
 def check_items(lines: list[str]) -> Iterator[Verdict]:
@@ -42,11 +48,11 @@ def check_items(lines: list[str]) -> Iterator[Verdict]:
     for line, text in [*enumerate(lines, 1), (0, "")]:
         match = _ITEM.match(text)
         parts = re.split(r"[,，;；](?!\d)", match["rest"]) if match else []
-        told = [([*amounts(with_sizes(part).replace("\\", " "))] or [None])[-1] for part in parts]
-        cells = [each.said for each in told if each]
+        told = [[*amounts(with_sizes(part).replace("\\", " "))][-1:] for part in parts]
+        cells = [each.said for last in told for each in last]
         if match and cells and (not rows or len(cells) + 1 == len(heads)):
             if not rows:
-                units = [" MiB" * (each.kind == "bytes") for each in told if each]
+                units = [" MiB" * (each.kind == "bytes") for last in told for each in last]
                 words = [re.split(r"\d", part)[0] for part in parts]
                 heads = [match["name"], *(w + u for w, u in zip(words, units, strict=False))]
             rows.append((line, [match["number"], *cells]))
@@ -74,7 +80,9 @@ def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Ve
         if best is None or best[0] == len(rows):
             continue
         for (line, cells), c, r, u in zip(rows, claimed, best[1], units, strict=True):
-            certain = best[2] == _BY_HEAD or (best[2] and _digits(cells[target], float(c), float(r)))
+            certain = best[2] == _BY_HEAD or (
+                best[2] and _digits(cells[target], float(c), float(r))
+            )
             if not close(c, r, u) and (certain or _slip(cells[target], float(c), float(r))):
                 said = f"{head[target]}: {cells[target]}"
                 unit = cells[target].strip()[-3:]
@@ -125,7 +133,9 @@ def _laws(  # noqa: PLR0912
         target != first
         and (n == np.round(n)).all()
         and re.search(
-            r"kept|visible|allow|pairs|hidden|mask|block|ones|zeros|causal|可见|保留|允许|遮|屏蔽|因果", head[target], re.I
+            r"kept|visible|allow|pairs|hidden|mask|block|ones|zeros|causal|可见|保留|允许|遮|屏蔽|因果",
+            head[target],
+            re.I,
         )
     ):
         yield n * (n + 1) / 2, _BY_HEAD
@@ -145,7 +155,9 @@ def _laws(  # noqa: PLR0912
             for power in _POWERS:
                 factor = _nice(float(np.median(claimed / x**power)))
                 if factor:
-                    of_size = _SIZE.search(head[target]) and _DRIVER.search(plain(head[column]).strip())
+                    of_size = _SIZE.search(head[target]) and _DRIVER.search(
+                        plain(head[column]).strip()
+                    )
                     sure = power in (1.0, 2.0) and (len(x) > _LEAST or "iB" in head[target])
                     long = _BY_DIGITS * (power in (1.0, 2.0) and _long(claimed))
                     yield factor * x**power, _BY_HEAD if sure and of_size else long

@@ -106,7 +106,11 @@ def _words(text: str, known: Collection[str] = ()) -> list[tuple[str, int, int]]
     found = []
     for match in re.finditer(r"[A-Za-z_][\w']*", text):
         word = match[0]
-        if word in FUNCTIONS or word in known or word in ("array", "tensor", "axis", "dim", "keepdims", "T", "inf"):
+        if (
+            word in FUNCTIONS
+            or word in known
+            or word in ("array", "tensor", "axis", "dim", "keepdims", "T", "inf")
+        ):
             continue
         prose = len(word) > 2 and word.islower() and "_" not in word and not re.search(r"\d", word)
         article = word.lower() in SHORT and word != "A"

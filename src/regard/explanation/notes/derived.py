@@ -87,8 +87,14 @@ def tables(names: Names) -> Iterator[Floats]:
     values = known.get("V")
     for name, matrix in known.items():
         if name in _SCORES and len(matrix) <= 12:
-            yield from _mixed(matrix, values if values is not None and len(values) == matrix.shape[1] else None)
-        elif values is not None and len(values) == matrix.shape[1] and np.allclose(matrix.sum(1), 1, atol=0.02):
+            yield from _mixed(
+                matrix, values if values is not None and len(values) == matrix.shape[1] else None
+            )
+        elif (
+            values is not None
+            and len(values) == matrix.shape[1]
+            and np.allclose(matrix.sum(1), 1, atol=0.02)
+        ):
             yield matrix @ values
 
 

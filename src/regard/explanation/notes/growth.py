@@ -114,7 +114,9 @@ def _several(found: list[re.Match[str]], text: str, names: Names) -> Found | Non
     return True, "note.right", {}
 
 
-_SUPPOSED = re.compile(r"^we\b|\b(?:if|with|when|suppose|what|let)\b|[?？]|如果|假如|当|若|把|设", re.I)
+_SUPPOSED = re.compile(
+    r"^we\b|\b(?:if|with|when|suppose|what|let)\b|[?？]|如果|假如|当|若|把|设", re.I
+)
 
 
 def remember(text: str, names: Names) -> None:
@@ -159,7 +161,10 @@ def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
         return _several(found, text, names)
     first, last = found
     between = text[first.end() : last.start()]
-    cut = re.search(r",? \b(?:when|if|as(?! (?:large|much|many|big|long|wide|high)\b)|whenever|once|then|while)\b|[,，;；]", between)
+    cut = re.search(
+        r",? \b(?:when|if|as(?! (?:large|much|many|big|long|wide|high)\b)|whenever|once|then|while)\b|[,，;；]",
+        between,
+    )
     place = first.end() + (cut.start() if cut else len(between))
     one, other = text[:place], text[place:]
     backwards = bool(cut and re.match(r",? \b(?:when|if|as|whenever|once)\b", cut[0]))

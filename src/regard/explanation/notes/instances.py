@@ -38,7 +38,7 @@ _TOKENS = re.compile(
     rf"(?:(?P<n>{_NUMBER}) (?:tokens|words|positions)|(?P<n2>{_NUMBER})\s*个(?:词元|词|位置)|{_LONG}){_LINK}(?P<value>{_NUMBER}){_END}"
 )
 _BEHIND = re.compile(
-    rf"(?<![\w.,=*/^+-])(?<![=*/^+-] )(?P<value>{_NUMBER})(?: \w+)?\s*(?:,?\s*(?:for|at|when|if)\s|\()\s*(?P<set>{_SET}(?:{_AND}{_SET})*)"
+    rf"(?<![\w.,=*/^+-])(?<![=*/^+-] )(?P<value>{_NUMBER})(?: \w+)?\s*(?:(?:for|at|when|if)\s|\()\s*(?P<set>{_SET}(?:{_AND}{_SET})*)"
 )
 _LIST = re.compile(
     rf"(?P<name>{_NAME})\s*=\s*(?P<sets>{_NUMBER}(?:{_AND}{_NUMBER})+){_LINK}(?P<values>{_NUMBER}(?:{_AND}{_NUMBER})+)"

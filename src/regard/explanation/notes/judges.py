@@ -164,11 +164,15 @@ def heads(match: re.Match[str], text: str, names: Names) -> Found | None:
 def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
     """4nd² = 2n²d at n = 2d."""
     if not re.search(
-        r"cost|multipl|FLOP|projection|4nd|代价|计算量|乘法|投影|相等", " ".join([*names.recent[-1:], text]), re.I
+        r"cost|multipl|FLOP|projection|4nd|代价|计算量|乘法|投影|相等",
+        " ".join([*names.recent[-1:], text]),
+        re.I,
     ):
         return None
     whole = " ".join([*names.recent[-1:], text])
-    solved = re.search(r"(\d*)n\^2\s*\*?\s*d\s*=\s*(\d+)nd\^2|(\d+)nd\^2\s*=\s*(\d*)n\^2\s*\*?\s*d", whole)
+    solved = re.search(
+        r"(\d*)n\^2\s*\*?\s*d\s*=\s*(\d+)nd\^2|(\d+)nd\^2\s*=\s*(\d*)n\^2\s*\*?\s*d", whole
+    )
     if re.search(r"FFN|feed|前馈", whole) or (solved and _coefficients(solved) != 2):
         return None
     said = match["factor"].replace(" ", "").replace("*", "")
@@ -235,7 +239,9 @@ def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
 def shared(match: re.Match[str], text: str, names: Names) -> Found | None:
     """H query heads over G key heads: H / G of them share one, and the cache is as much smaller."""
     queries = re.search(
-        r"(?<!every )(?<!each )(?<!每)(?<!每 )(?<!per )\b(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?\s*(?:查询|query) ?头|个?头|heads)", text, re.I
+        r"(?<!every )(?<!each )(?<!每)(?<!每 )(?<!per )\b(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?\s*(?:查询|query) ?头|个?头|heads)",
+        text,
+        re.I,
     )
     keys = re.search(
         r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(?:into|成|为)\s*(\d+)\s*(?:groups|组)|(\d+)\s*个?\s*(?:键值|KV|键)\s*头",
@@ -320,13 +326,23 @@ def unsoftened(match: re.Match[str], text: str, names: Names) -> Found | None:
 def direction(match: re.Match[str], text: str, names: Names) -> Found | None:
     """What rises from a to b ends higher."""
     words = text[max(0, match.start() - 24) : match.end() + 4]
-    up = re.search(r"\b(?:ris|rose|increas|grow|grew|climb)|\bup\b|升|增|提高|变大", words) is not None
-    down = re.search(r"\b(?:fall|fell|drop|decreas|shrink|sink|sank)|\bdown\b|降|减|变小", words) is not None
+    up = (
+        re.search(r"\b(?:ris|rose|increas|grow|grew|climb)|\bup\b|升|增|提高|变大", words)
+        is not None
+    )
+    down = (
+        re.search(r"\b(?:fall|fell|drop|decreas|shrink|sink|sank)|\bdown\b|降|减|变小", words)
+        is not None
+    )
     a, b = float(match["a"]), float(match["b"])
     if up == down or a == b or NOT.search(words):
         return None
     right = (b > a) == up
-    return right, "note.wrong", {} if right else {"right": f"{match['b']} {'<' if b < a else '>'} {match['a']}"}
+    return (
+        right,
+        "note.wrong",
+        {} if right else {"right": f"{match['b']} {'<' if b < a else '>'} {match['a']}"},
+    )
 
 
 def letters(match: re.Match[str], text: str, names: Names) -> Found | None:

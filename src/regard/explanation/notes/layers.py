@@ -54,7 +54,9 @@ def _heads(
     embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, kdim: Any = None,
     vdim: Any = None, batch_first: bool = False, **words: Any,
 ) -> Layer:  # fmt: skip
-    def call(q: Value, k: Value, v: Value, average_attn_weights: bool = True, **words: Any) -> Value:
+    def call(
+        q: Value, k: Value, v: Value, average_attn_weights: bool = True, **words: Any
+    ) -> Value:
         out, keys = shape_of(q), shape_of(k)
         axis = 1 if batch_first else 0
         batch = (out[1 - axis],) if len(out) == 3 else ()
@@ -65,7 +67,11 @@ def _heads(
 
     d, k, v = embed_dim, kdim or embed_dim, vdim or embed_dim
     number = d * d + d * k + d * v + d * d + (4 * d if bias else 0)
-    weights = {"in_proj_weight": Ghost((3 * d, d)), "in_proj_bias": Ghost((3 * d,)), "head_dim": d // num_heads}
+    weights = {
+        "in_proj_weight": Ghost((3 * d, d)),
+        "in_proj_bias": Ghost((3 * d,)),
+        "head_dim": d // num_heads,
+    }
     return Layer("MultiheadAttention", call, number, weights)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.mathtext import plain
-from regard.explanation.notes.parsing import NotUnderstood, parsed
+from regard.explanation.notes.parsing import NotUnderstood, Number, parsed
 
 Shape = tuple[str, ...]
 """A number, a letter or a small expression for each axis."""
@@ -26,11 +26,16 @@ _TOLD = re.compile(
 )
 _SPLIT = r"\bview\b|split|reshape|transpose\(|多头|分头|拆"
 """What is done to queries, keys and values alike."""
-_ITEM = re.compile(rf"\s*(?P<label>[A-Za-z一-鿿][^():：]{{2,60}}?)\s*[:：]\s*(?P<shape>{_SHAPE})[\s.。;；]*")
+_ITEM = re.compile(
+    rf"\s*(?P<label>[A-Za-z一-鿿][^():：]{{2,60}}?)\s*[:：]\s*(?P<shape>{_SHAPE})[\s.。;；]*"
+)
 ROLES = (
     ("transposed", r"^(?!.*Q).*(?:K\s*\^T|K 的?转置|transposed keys?|keys?,? transposed)"),
     ("mixed", r"(?:times|\*|@) ?V\b|乘以? ?V|weighted|加权"),
-    ("scores", r"Q\s*K|\bscor|logit|(?<!of )weights?\b|softmax|attention (?:matri|map)|分数|得分|权重|注意力矩阵"),
+    (
+        "scores",
+        r"Q\s*K|\bscor|logit|(?<!of )weights?\b|softmax|attention (?:matri|map)|分数|得分|权重|注意力矩阵",
+    ),
     ("merged", r"concat|merge|joined|合并|拼接|拼起来|out(?:put)? proj|输出投影|W_O"),
     ("mixed", r"output|result|输出|结果|Attention\("),
 )
@@ -114,7 +119,9 @@ def check_shape_instances(line: int, sentence: str, names: Names) -> list[Verdic
                 found.append(Verdict(line, match[0], "right", "note.right"))
             elif 2 * same >= len(shape) and _likely(letters, names.layouts):
                 right = tuple(map(str, sizes))
-                found.append(Verdict(line, match[0], "wrong", "note.wrong", {"right": _written(right)}))
+                found.append(
+                    Verdict(line, match[0], "wrong", "note.wrong", {"right": _written(right)})
+                )
             break
     return found
 
@@ -128,11 +135,19 @@ def placed(line: int, said: str, label: str, claimed: Shape, names: Names) -> li
     """A verdict on the shape of what ``label`` names; that of queries, keys and values is kept."""
     role = next((role for role, words in ROLES if re.search(words, label, re.I)), "")
     if not role:
-        for letter, words in (("q", r"\bQ\b|quer|查询"), ("k", r"\bK\b|key|键"), ("v", r"\bV\b|value|值")):
+        for letter, words in (
+            ("q", r"\bQ\b|quer|查询"),
+            ("k", r"\bK\b|key|键"),
+            ("v", r"\bV\b|value|值"),
+        ):
             if re.search(rf"{words}|{_SPLIT}", label, re.I):
                 names.shapes[f"{letter} told"] = claimed
         return []
-    if role == "transposed" and len(claimed) > 2 and len(names.shapes.get("k told", ())) != len(claimed):
+    if (
+        role == "transposed"
+        and len(claimed) > 2
+        and len(names.shapes.get("k told", ())) != len(claimed)
+    ):
         names.shapes["k told"] = (*claimed[:-2], claimed[-1], claimed[-2])
     q, k, v = (names.shapes.get(f"{letter} told", ()) for letter in "qkv")
     scores: Shape = ()
@@ -142,7 +157,11 @@ def placed(line: int, said: str, label: str, claimed: Shape, names: Names) -> li
     merged: Shape = ()
     if len(mixed) == 4 and mixed[1].isdigit() and mixed[3].isdigit():
         merged = (mixed[0], mixed[2], str(int(mixed[1]) * int(mixed[3])))
-    right = {"transposed": (*k[:-2], k[-1], k[-2]) if len(k) > 1 else (), "scores": scores, "merged": merged}.get(role, mixed)
+    right = {
+        "transposed": (*k[:-2], k[-1], k[-2]) if len(k) > 1 else (),
+        "scores": scores,
+        "merged": merged,
+    }.get(role, mixed)
     if role == "mixed" and len(claimed) == len(merged):
         right = merged
     if not right or len(right) != len(claimed):
@@ -166,7 +185,12 @@ def check_cost_cells(line: int, cells: Sequence[str]) -> list[Verdict]:
     random = np.random.default_rng(0)
     for cell in cells:
         node = parsed(plain(re.sub(r"^\s*[~≈]?\s*|O\((.*)\)", r"\1", cell)))
-        if node is None or node[0] == "name" or _PRODUCT.search(plain(cell)):
+        if (
+            node is None
+            or isinstance(node, Number)
+            or node[0] == "name"
+            or _PRODUCT.search(plain(cell))
+        ):
             continue
         ratios = []
         for _ in range(3):
@@ -181,8 +205,15 @@ def check_cost_cells(line: int, cells: Sequence[str]) -> list[Verdict]:
         if max(ratios) - min(ratios) < 1e-6:
             return [Verdict(line, cell, "right", "note.right")]
         times = re.match(r"\d*", plain(cell).strip())
-        power = "".join(f"{x}{'²' if letters.count(x) == 2 else '³' if letters.count(x) == 3 else ''}" for x in dict.fromkeys(sorted(letters, key=lambda x: (-letters.count(x), x))))
-        return [Verdict(line, cell, "wrong", "note.wrong", {"right": f"{times[0] if times else ''}{power}"})]
+        power = "".join(
+            f"{x}{'²' if letters.count(x) == 2 else '³' if letters.count(x) == 3 else ''}"
+            for x in dict.fromkeys(sorted(letters, key=lambda x: (-letters.count(x), x)))
+        )
+        return [
+            Verdict(
+                line, cell, "wrong", "note.wrong", {"right": f"{times[0] if times else ''}{power}"}
+            )
+        ]
     return []
 
 
@@ -199,8 +230,18 @@ def check_shape_cells(
     ]
     letters = next((shape for shape in shapes if not all(each.isdigit() for each in shape)), None)
     numbers = next((shape for shape in shapes if all(each.isdigit() for each in shape)), None)
-    if not letters and len(cells) > 1 and (told_here := re.fullmatch(rf"{_SHAPE}|{_BY}", plain(cells[1].strip("`$ ")))):
-        return placed(line, " | ".join(cells[:2]), plain(cells[0]), split_shape(told_here[0].strip("()[]")), names)
+    if (
+        not letters
+        and len(cells) > 1
+        and (told_here := re.fullmatch(rf"{_SHAPE}|{_BY}", plain(cells[1].strip("`$ "))))
+    ):
+        return placed(
+            line,
+            " | ".join(cells[:2]),
+            plain(cells[0]),
+            split_shape(told_here[0].strip("()[]")),
+            names,
+        )
     if not letters or not numbers or len(letters) != len(numbers):
         return []
     right = tuple(str(_number(each, local)) for each in letters)

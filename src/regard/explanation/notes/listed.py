@@ -23,15 +23,10 @@ from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
+from regard.explanation.notes.sums import check_sums, check_weighted, lists_in, remember
 from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
-_NUMBER = r"-?(?:\d+\.\d+|\d+)%?"
-_BARE = re.compile(
-    rf"(?<![\w.,(\[*/^+=-])(?<![*/^+=] )({_NUMBER}(?:\s*[,、]\s*(?:and )?{_NUMBER})*\s*(?:,? and|和|与|、|及|以及)\s*{_NUMBER})(?![\w.]*\d|\s*[*/^+=])"
-)
-_BRACKETS = re.compile(rf"(?<![\w)\]])[(\[]\s*({_NUMBER}(?:\s*,\s*{_NUMBER})+)\s*[)\]]")
-_SLASHES = re.compile(r"(?<![\w/.])(0?\.\d+(?:\s/\s0?\.\d+)+)(?![\w/])")
 _TEMPERATURE = re.compile(
     r"(?:\bT|\btau|temperature|温度)\s*(?:=|of|is|为|是|取|:)?\s*(\d+(?:\.\d+)?)", re.I
 )
@@ -45,7 +40,9 @@ _IS_INPUT = re.compile(
     r"(?:[=(]|softmax(?: to| of| over| on)?)\s*#|#\s*(?:的|做|取|求|进行|应用)*\s*softmax", re.I
 )
 """What a softmax is taken of, at #."""
-_BESIDE = re.compile(r"\b(?:instead of|without|rather than|not only)\b|没有|不缩放|不除以|不加掩码|如果不\w{1,4}")
+_BESIDE = re.compile(
+    r"\b(?:instead of|without|rather than|not only)\b|没有|不缩放|不除以|不加掩码|如果不\w{1,4}"
+)
 """What denies another thing than the numbers."""
 _MOST = 120
 
@@ -54,8 +51,8 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each list in ``sentence`` that follows from the lists before it."""
     text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", " ")
     silent = DENIED.search(text) or NOT.search(_BESIDE.sub("", text))
-    found = [] if silent else _sums(line, text, names) + _places(line, text, names)
-    for start, claimed, units, said in _lists(text):
+    found = [] if silent else check_sums(line, text, names) + _places(line, text, names)
+    for start, claimed, units, said in lists_in(text):
         denied = silent or NOT.search(_BESIDE.sub("", text[max(0, start - 40) : start]))
         if not denied and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
             verdict = (
@@ -68,8 +65,8 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
                 found.append(verdict)
         names.lists = [claimed, *names.lists][:8]
     if not silent:
-        found += _weighted(line, text, names)
-    _remember(text, names)
+        found += check_weighted(line, text, names)
+    remember(text, names)
     for node in (parsed(piece) for piece in pieces(text)):
         if node is None or isinstance(node, Number) or literal(node) is not None:
             continue
@@ -96,13 +93,24 @@ def _follows(
 ) -> Verdict | None:
     """Weights that one sentence tells right after their scores: "2 and 1, so the weights are …"."""
     scores = names.lists[0] if names.lists else None
-    told = [each for each in _lists(before)][-1:]
-    if not told or scores is None or scores.shape != claimed.shape or told[0][1].shape != scores.shape:
+    told = list(lists_in(before))[-1:]
+    if (
+        not told
+        or scores is None
+        or scores.shape != claimed.shape
+        or told[0][1].shape != scores.shape
+    ):
         return None
     between = before[told[0][0] + len(told[0][3]) :]
     if not _WEIGHTS.search(between) or not _SCORED.search(before[: told[0][0]]):
         return None
-    if _OTHERWISE.search(between) or _MASKED.search(before) or (claimed == 0).any() or float(units.max()) > 0.01 or abs(claimed.sum() - 1) > 0.03:
+    if (
+        _OTHERWISE.search(between)
+        or _MASKED.search(before)
+        or (claimed == 0).any()
+        or float(units.max()) > 0.01
+        or abs(claimed.sum() - 1) > 0.03
+    ):
         return None
     right = np.asarray(formula.normalise(scores[None, :])[0])[0]
     slack = 0.5 * units + 0.5 * float(told[0][2].max()) * (told[0][2].max() < 1) * right
@@ -134,11 +142,17 @@ def _of_note(
     """A vector that attention over the note's arrays makes: all of it, or all but one number."""
     if _COLUMNS.search(before[-30:]):
         for matrix in matrices(names).values():
-            same = np.abs(matrix.sum(0) - claimed) <= 0.6 * units if matrix.shape[1:] == claimed.shape else np.zeros(1)
+            same = (
+                np.abs(matrix.sum(0) - claimed) <= 0.6 * units
+                if matrix.shape[1:] == claimed.shape
+                else np.zeros(1)
+            )
             if same.all():
                 return Verdict(line, said, "right", "note.right")
             if same.sum() == claimed.size - 1 > 1:
-                return Verdict(line, said, "wrong", "note.wrong", {"right": shown(matrix.sum(0), units)})
+                return Verdict(
+                    line, said, "wrong", "note.wrong", {"right": shown(matrix.sum(0), units)}
+                )
     if float(units.max()) > 0.01:
         return None
     tables = [table for table in derived(names) if table.shape[1:] == claimed.shape]
@@ -173,130 +187,33 @@ def _places(line: int, text: str, names: Names) -> list[Verdict]:
     for told in _NTH.finditer(text) if weights is not None else ():
         assert weights is not None
         word = told["e"] or told["z"] or told["n"]
-        index = next((i for names_ in _ORDINALS for i, each in enumerate(names_) if each == word.lower()), None)
+        index = next(
+            (i for names_ in _ORDINALS for i, each in enumerate(names_) if each == word.lower()),
+            None,
+        )
         index = int(word) - 1 if index is None else index
         by = 0.01 if told["percent"] else 1.0
         claimed = float(told["said"]) * by
         unit = 10.0 ** -len(told["said"].partition(".")[2]) * by
-        near = [i for i, weight in enumerate(weights) if abs(weight - claimed) <= 0.6 * max(unit, 0.001)]
+        near = [
+            i for i, weight in enumerate(weights) if abs(weight - claimed) <= 0.6 * max(unit, 0.001)
+        ]
         if index >= len(weights) or not near or unit > 0.01:
             continue
         if index in near:
             found.append(Verdict(line, told[0], "right", "note.right"))
         else:
             right = shown(np.asarray(weights[index] / by), np.asarray(unit / by))
-            found.append(Verdict(line, told[0], "wrong", "note.wrong", {"right": right + "%" * bool(told["percent"])}))
+            found.append(
+                Verdict(
+                    line,
+                    told[0],
+                    "wrong",
+                    "note.wrong",
+                    {"right": right + "%" * bool(told["percent"])},
+                )
+            )
     return found
-
-
-_SUM = re.compile(
-    r"(?:output|answer|lookup|prediction|estimate|weighted (?:sum|average|mean)|result|答案|预测|输出|加权(?:和|平均)|结果)\s*(?:is|=|comes to|becomes|gives|of|would be|为|是|变成|变为|等于|得到?|就是|:|：)*\s*(?:about |约)?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^])",
-    re.I,
-)
-
-
-def _weighted(line: int, text: str, names: Names) -> list[Verdict]:
-    """A weighted sum in words: the weights, as many values, and what comes of them."""
-    lists = [each for each in _lists(text) if each[1].size > 1]
-    told = _SUM.search(text)
-    if told and (weights := next((each for each in names.lists[:1] if abs(each.sum() - 1) < 0.02), None)) is not None:
-        for column in names.columns:
-            number = literal(parsed(told[1]) or Number("0"))
-            if column.shape != weights.shape or number is None or len(lists) > 1:
-                continue
-            right, slack = float(weights @ column), 0.0006 * float(np.abs(column).sum()) + float(number[1])
-            if abs(right - float(number[0])) <= slack:
-                return [Verdict(line, told[0], "right", "note.right")]
-            if 0.3 < abs(float(number[0]) / (right or np.inf)) < 3:
-                return [Verdict(line, told[0], "wrong", "note.wrong", {"right": shown(np.asarray(right), number[1])})]
-    if (
-        not told
-        or len(lists) != 2
-        or lists[0][1].size != lists[1][1].size
-        or told.start() < lists[1][0]
-    ):
-        return []
-    one, other = lists[0][1], lists[1][1]
-    if abs(one.sum() - 1) > 0.02 and abs(other.sum() - 1) > 0.02:
-        return []
-    claimed = literal(parsed(told[1]) or Number("0"))
-    right = np.asarray(one @ other)
-    if claimed is None:
-        return []
-    slack = 0.5 * float(
-        np.abs(other) @ lists[0][2] + np.abs(one) @ lists[1][2] if lists[0][2].max() < 0.1 else 0
-    )
-    if close(claimed[0], right, claimed[1]) or abs(float(claimed[0] - right)) <= slack:
-        return [Verdict(line, text.strip(), "right", "note.right")]
-    return [Verdict(line, text.strip(), "wrong", "note.wrong", {"right": shown(right, claimed[1])})]
-
-
-_RESULT = re.compile(r"=\s*(-?\d+(?:,\d{3})*(?:\.\d+)?)(?![\d.]*\s*(?:[*/+^=]|-\s*[\w(]))(?![\w.]*\d)")
-_ADDED = re.compile(
-    r"(?<!weighted )(?:\b(?:add|sum)(?:s|ming|ming them)? (?:up )?(?:to|gives|is)\b|\b(?:sum|total|denominator|normali[sz]er)(?: (?:of (?:the |these |those |all )?(?:exp\w*|three|four|numbers|values|them|it|row|terms)|here))?\s*(?:is|=|:|comes to|equals|gives)"
-    r"|(?<!加权)(?:总和|之和|加起来|求和|合计|分母|相加|和)(?:大?约|就|也)?(?:为|是|等于|得到?|=|：|:)+)\s*(?:about |roughly |约)?\$?(-?\d+(?:,\d{3})*(?:\.\d+)?)(?![\d.]*\s*[*/+^-])",
-    re.I,
-)
-
-
-def results(text: str) -> list[tuple[int, str]]:
-    """The numbers that equations in ``text`` end with, and where they stand."""
-    return [
-        (match.start(1), match[1].replace(",", ""))
-        for match in _RESULT.finditer(text)
-        if not _SET.search(text[: match.start()])
-    ]
-
-
-_SET = re.compile(r"(?:^|[\s,，、(])(?:[ndhTLBHm]|d_\w+|batch\w*|seq\w*)\s*$")
-"""What only says how long or wide something is."""
-
-
-def _remember(text: str, names: Names) -> None:
-    """What several equations come to, in one sentence or one in each, is a list as well."""
-    told = [float(number) for _, number in results(text)]
-    names.run = [*names.run, *told] if len(told) == 1 else told
-    if len(names.run) > 1:
-        names.lists = [np.array(names.run), *names.lists][:8]
-
-
-def _sums(line: int, text: str, names: Names) -> list[Verdict]:
-    """The sum of the numbers before it: of a list, or of what equations came to."""
-    found = []
-    for told in _ADDED.finditer(text):
-        if re.search(r"\btwice\b|\btimes\b|两次|两个", text[: told.start()]):
-            continue
-        before = text[: told.start()]
-        here = [np.array([float(number) for _, number in results(before)])]
-        here += [claimed for _, claimed, _, _ in _lists(before)][::-1]
-        here = [row for row in here if row.size > 1]
-        rows = here or names.lists[:2]
-        number = literal(parsed(told[1].replace(",", "")) or Number("0"))
-        if number is None or not rows:
-            continue
-        claimed, unit = float(number[0]), float(number[1])
-        slack = [0.5 * unit + 0.5 * unit * row.size * bool((row % 1).any()) + 1e-9 for row in rows]
-        if any(abs(claimed - row.sum()) <= s for row, s in zip(rows, slack, strict=True)):
-            found.append(Verdict(line, told[0], "right", "note.right"))
-        elif (here or names.run or unit < 1) and 0.6 < claimed / (rows[0].sum() or np.inf) < 1.67 and (unit < 1 or claimed > 1000):
-            right = shown(np.asarray(rows[0].sum()), np.asarray(unit))
-            found.append(Verdict(line, told[0], "wrong", "note.wrong", {"right": right}))
-    return found
-
-
-def _lists(text: str) -> Iterator[tuple[int, Floats, Floats, str]]:
-    spans = sorted(
-        (match.start(), match[1], match[0])
-        for pattern in (_BARE, _BRACKETS, _SLASHES)
-        for match in pattern.finditer(text)
-    )
-    for start, inner, said in spans:
-        numbers = re.findall(_NUMBER, inner)
-        nodes = [literal(parsed(number) or Number("0")) for number in numbers]
-        if 2 <= len(nodes) <= 12 and all(nodes):
-            units = np.array([float(node[1]) for node in nodes if node])
-            units[units >= 1] = units.min()  # the 0 of (0.2, 0.8, 0) is as exact as the rest
-            yield start, np.array([float(node[0]) for node in nodes if node]), units, said
 
 
 def _judge(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,9 +9,9 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.code import check_printed
 from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.grids import Grid, grids, remember
 from regard.explanation.notes.listed import check_lists
-from regard.explanation.notes.programs import Made
 from regard.explanation.notes.tables import check_block
 
 

@@ -61,7 +61,11 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     names.measured = last
     if DENIED.search(text) or NOT.search(re.sub(r"instead of", "", text)):
         return found
-    return found + _units(line, said, text) + (_pairs(line, said, text, names) or _kinds(line, said, text))
+    return (
+        found
+        + _units(line, said, text)
+        + (_pairs(line, said, text, names) or _kinds(line, said, text))
+    )
 
 
 def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) -> list[Verdict]:
@@ -73,9 +77,18 @@ def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) ->
     bases = list(names.counts)
     names.counts = [amount, *bases][:10]
     before = text[max(0, amount.start - 40) : amount.start]
-    times = [m for m in TIMES.finditer(before) if _AS_MUCH.fullmatch(re.sub(r"\bto\b|[一总]共有?", "", before[m.end() :])) and "from" not in m[0]]
+    times = [
+        m
+        for m in TIMES.finditer(before)
+        if _AS_MUCH.fullmatch(re.sub(r"\bto\b|[一总]共有?", "", before[m.end() :]))
+        and "from" not in m[0]
+    ]
     of_all = _OF_ALL.search(re.sub(r"(?:编码|解码)器|encoder |decoder ", "", before))
-    if of_all and (kind := _kind(of_all)) not in ("", "layer") and not re.search(_ONE[kind], " ".join([*names.recent[-2:], text]), re.I):
+    if (
+        of_all
+        and (kind := _kind(of_all)) not in ("", "layer")
+        and not re.search(_ONE[kind], " ".join([*names.recent[-2:], text]), re.I)
+    ):
         of_all = None
     k = factor_of(times[-1]) if times else _count(of_all) if of_all else 0.0
     if k in (0.0, 1.0) or re.search(r"[=*]\s*$", before):
@@ -95,7 +108,9 @@ def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) ->
 
 def _nice(ratio: float) -> bool:
     """Whether it is what a slip makes: twice as much, the square instead of the double."""
-    return any(abs(ratio / nice - 1) < 0.01 for nice in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0, 9.0, 16.0))
+    return any(
+        abs(ratio / nice - 1) < 0.01 for nice in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0, 9.0, 16.0)
+    )
 
 
 def _in_times(right: float, amount: Amount) -> str:
@@ -205,7 +220,9 @@ def _by(before: str, text: str, last: Amount | None, names: Names) -> float:
     for times in reversed([*TIMES.finditer(between)]):
         if _AS_MUCH.fullmatch(between[times.end() :]) and "from" not in times[0]:
             k = factor_of(times)
-            less = re.search(r"shrink|smaller|less|reduc|fewer|缩小|减少|降", between[: times.start()])
+            less = re.search(
+                r"shrink|smaller|less|reduc|fewer|缩小|减少|降", between[: times.start()]
+            )
             return 1 / k if less and k > 1 else k
     of_all = _OF_ALL.search(between)
     if of_all and of_all["k"] and not re.search(r"[=*]", between[: of_all.start()]):
@@ -227,7 +244,17 @@ def _kind(of_all: re.Match[str]) -> str:
 
 def _count(of_all: re.Match[str]) -> float:
     """A number of things, in digits or in words."""
-    words = {"both": 2.0, "two": 2.0, "两": 2.0, "three": 3.0, "三": 3.0, "four": 4.0, "四": 4.0, "六": 6.0, "八": 8.0}
+    words = {
+        "both": 2.0,
+        "two": 2.0,
+        "两": 2.0,
+        "three": 3.0,
+        "三": 3.0,
+        "four": 4.0,
+        "四": 4.0,
+        "六": 6.0,
+        "八": 8.0,
+    }
     return float(of_all["k"].replace(",", "")) if of_all["k"] else words[of_all["word"].lower()]
 
 

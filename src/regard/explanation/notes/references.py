@@ -43,7 +43,11 @@ def check_reference(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict on how many times as much something is, or how much it is in other bytes."""
     said = re.sub(r"[`$]", "", sentence).strip()
     text = with_sizes(said)
-    found = _times(line, said, text, names) or _grown(line, said, text, names) or _bytes(line, said, text, names)
+    found = (
+        _times(line, said, text, names)
+        or _grown(line, said, text, names)
+        or _bytes(line, said, text, names)
+    )
     return [found] if found else []
 
 
@@ -90,7 +94,10 @@ def _times(line: int, said: str, text: str, names: Names) -> Verdict | None:
 def _grown(line: int, said: str, text: str, names: Names) -> Verdict | None:
     """The memory of the scores at another length than that of which it was told."""
     now, sizes, base = lengths_of(text), _SIZE.findall(text), names.measured
-    grown = re.search(r"(?:扩|增加?|加|变|翻)\s*到\s*(\d+)|(?:grow|extend|increas|go|rais)\w* (?:\w+ ){0,3}to (\d[\d,]*)", text)
+    grown = re.search(
+        r"(?:扩|增加?|加|变|翻)\s*到\s*(\d+)|(?:grow|extend|increas|go|rais)\w* (?:\w+ ){0,3}to (\d[\d,]*)",
+        text,
+    )
     if grown and not now:
         now = [float((grown[1] or grown[2]).replace(",", ""))]
     before = [each for each in names.lengths if each not in now]
@@ -107,7 +114,9 @@ def _grown(line: int, said: str, text: str, names: Names) -> Verdict | None:
         return None
     unit = 1024.0 if "i" in sizes[0][1] else 1000.0
     in_unit = right / unit ** ("KMG".index(sizes[0][1][0]) + 1)
-    return Verdict(line, said, "wrong", "note.wrong", {"right": f"{written(in_unit)} {sizes[0][1]}"})
+    return Verdict(
+        line, said, "wrong", "note.wrong", {"right": f"{written(in_unit)} {sizes[0][1]}"}
+    )
 
 
 def _factors(text: str) -> list[float]:

@@ -149,7 +149,9 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     )
     silent = bool(DENIED.search(text) or HYPOTHETICAL.search(text) or NOT.search(text))
     for name, amount in sized(text):
-        if not name or (name in RESULTS and re.match(r"\s*[*/^]", text[amount.end :])):
+        if not name or (
+            name in RESULTS and re.match(r"\s*(?:[*/^]|[+-]\s*[\d(])", text[amount.end :])
+        ):
             continue
         known = {**names.sizes, **{role: each.value for role, each in told.items()}}
         worked_out = re.search(r"[\d)\]]\s*=\s*(?:about )?$", text[: amount.start]) is not None

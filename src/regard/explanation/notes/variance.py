@@ -30,7 +30,8 @@ UNSCALED = re.compile(
 )
 """A condition, and no denial."""
 OF_TERMS = re.compile(
-    r"(?:each|every|one) (?:product|term)[^.。,]{0,12} variance(?! (?:of )?1\b)|(?:每一?[项个]|各)(?:乘积|项)?的?方差(?!\s*[为是]\s*1\b)", re.I
+    r"(?:each|every|one) (?:product|term)[^.。,]{0,12} variance(?! (?:of )?1\b)|(?:每一?[项个]|各)(?:乘积|项)?的?方差(?!\s*[为是]\s*1\b)",
+    re.I,
 )
 """Terms whose variance is another than 1."""
 OF_PARTS = re.compile(r"(?:\bD|Var)\s*\(\s*[qk]_?i?\s*\)\s*=\s*(?!1\b)\d")
@@ -121,23 +122,39 @@ def _divisor(
     return _amount(said, names, width)
 
 
-def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
+def variance(  # noqa: PLR0912
+    match: re.Match[str], text: str, names: Names
+) -> Found | None:
     """The variance of a dot product of d independent terms is d, its deviation √d."""
     if NOT.search(UNSCALED.sub("", text)) or "D(XY" in text:
         return None
     spoken_of = " ".join([*names.recent[-2:], text])
-    if OF_TERMS.search(spoken_of) or OF_PARTS.search(spoken_of) or re.search(r"1\s*/\s*\(*\s*d", text):
+    if (
+        OF_TERMS.search(spoken_of)
+        or OF_PARTS.search(spoken_of)
+        or re.search(r"1\s*/\s*\(*\s*d", text)
+    ):
         return None
     width = _width(text, match.start("amount"), names)
     divisor = _divisor(match, text, names, width)
-    told = names.sizes.get("variance")
-    if divisor and told and told > 1 and match["what"] in ("variance", "方差") and not re.search(r"\d\s*-?\s*(?:dim|维|wide)", text[: match.end()]):
+    told = names.sizes.get("variance right")
+    if (
+        divisor
+        and told
+        and told > 1
+        and match["what"] in ("variance", "方差")
+        and not re.search(r"\d\s*-?\s*(?:dim|维|wide)", text[: match.end()])
+    ):
         claim = _amount(match["amount"], names, width)
         right = told / divisor[0] ** 2
         if claim and abs(claim[0] - right) <= 0.01 * right:
             return True, "note.right", {}
         if claim and claim[0] in (told, told / divisor[0]):
-            return False, "note.wrong", {"right": f"{written(told)}/({divisor[1]})² = {written(right)}"}
+            return (
+                False,
+                "note.wrong",
+                {"right": f"{written(told)}/({divisor[1]})² = {written(right)}"},
+            )
     if (
         divisor
         and not _told(names)
@@ -169,6 +186,8 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     ):  # of the components, or of what has been scaled
         return None
     if abs(amount[0] - right) <= 0.01 * right:
+        if divisor is None and not deviation:
+            names.sizes["variance right"] = right
         return True, "note.right", {}
     if divisor is not None:
         name = "√d" if deviation else "d"
