@@ -122,6 +122,22 @@ def _divisor(
     return _amount(said, names, width)
 
 
+def _of_told(
+    match: re.Match[str], divisor: tuple[float, str], names: Names, width: float | None
+) -> Found | None:
+    """The variance after a division, of one that was told before; None where none was."""
+    told = names.sizes.get("variance right", 0.0)
+    claim = _amount(match["amount"], names, width)
+    if told <= 1 or match["what"] not in ("variance", "方差") or claim is None:
+        return None
+    right = told / divisor[0] ** 2
+    if abs(claim[0] - right) <= 0.01 * right:
+        return True, "note.right", {}
+    if claim[0] not in (told, told / divisor[0]):
+        return None
+    return False, "note.wrong", {"right": f"{written(told)}/({divisor[1]}²) = {written(right)}"}
+
+
 def variance(  # noqa: PLR0912
     match: re.Match[str], text: str, names: Names
 ) -> Found | None:
@@ -137,24 +153,6 @@ def variance(  # noqa: PLR0912
         return None
     width = _width(text, match.start("amount"), names)
     divisor = _divisor(match, text, names, width)
-    told = names.sizes.get("variance right")
-    if (
-        divisor
-        and told
-        and told > 1
-        and match["what"] in ("variance", "方差")
-        and not re.search(r"\d\s*-?\s*(?:dim|维|wide)", text[: match.end()])
-    ):
-        claim = _amount(match["amount"], names, width)
-        right = told / divisor[0] ** 2
-        if claim and abs(claim[0] - right) <= 0.01 * right:
-            return True, "note.right", {}
-        if claim and claim[0] in (told, told / divisor[0]):
-            return (
-                False,
-                "note.wrong",
-                {"right": f"{written(told)}/({divisor[1]})² = {written(right)}"},
-            )
     if (
         divisor
         and not _told(names)
@@ -162,7 +160,7 @@ def variance(  # noqa: PLR0912
             r"\d\s*-?\s*(?:dim|维|wide)|\bd(?:_?[kq]|_head|_model)?\b", f"{text[: match.end()]}"
         )
     ):
-        return None  # of which width is not said here
+        return _of_told(match, divisor, names, width)
     if divisor is None and SCALED.search(text):
         return None
     spoken = DOT.search(text) or re.search(r"\bd_?k\b", text) or divisor or (
