@@ -181,7 +181,11 @@ def seen_and_bias(
 ) -> tuple[Floats | None, Floats | None]:
     """What the core makes of the mask and of ALiBi for this call."""
     bias: Any = alibi(wish.heads) if wish.positions == "alibi" else None
-    call = check(sheet[q], sheet[k], sheet[v], wish.mask, bias=bias)
+    try:
+        call = check(sheet[q], sheet[k], sheet[v], wish.mask, bias=bias)
+    except ShapeError as error:
+        sizes = {"queries": sheet[q].shape[-2], "keys": sheet[k].shape[-2]}
+        raise Misshapen("explain.mask", **sizes) from error
     n, H = len(wish.x), wish.heads
     shape = (H, n, n) if H > 1 else (n, n)
     seen = call.seen(call.frame)
