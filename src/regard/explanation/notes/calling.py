@@ -34,6 +34,10 @@ _SILENT = (
 )
 
 
+_KINDS = ("dtype", "device", "requires_grad", "generator")
+"""What says how numbers are kept, and not which they are."""
+
+
 class Caller(Evaluator):
     """An evaluator that follows calls."""
 
@@ -45,7 +49,11 @@ class Caller(Evaluator):
         if name in _SILENT and name not in env:
             return None
         rest = list(self.spread(node.args, env))
-        words = {_word(each.arg): self.value(each.value, env) for each in node.keywords if each.arg}
+        words = {
+            _word(each.arg): self.value(each.value, env)
+            for each in node.keywords
+            if each.arg and each.arg not in _KINDS
+        }
         if name == "print" and isinstance(node.func, ast.Name):
             text = ", ".join(map(ast.unparse, node.args))
             shown = rest[0] if len(rest) == 1 else Text(tuple(rest))
@@ -97,8 +105,6 @@ class Caller(Evaluator):
             return self._spread_of(name, rest, words)
         if name not in FUNCTIONS:
             raise NotUnderstood(name)
-        for unused in ("dtype", "device", "requires_grad", "generator"):
-            words.pop(unused, None)
         if name in ("tensor", "array", "asarray", "FloatTensor", "Tensor", "as_tensor", "arange"):
             words.pop("copy", None)
             if name != "arange":

@@ -348,6 +348,6 @@ def _most(name: str) -> Callable[..., Value]:
 
 _PLAIN: Mapping[str, Callable[..., Value]] = {
     **{name: getattr(builtins, name) for name in ("range", "len", "int", "zip", "enumerate", "list", "tuple", "float", "sorted", "reversed", "dict")},
-    "str": lambda value: Text((value,)), "round": lambda value, digits=0: value, "abs": FUNCTIONS["abs"],
+    "bool": bool, "str": lambda value: Text((value,)), "round": lambda value, digits=0: value, "abs": FUNCTIONS["abs"],
     "sum": _sum, "max": _most("max"), "min": _most("min"), "len": lambda value: arrays.shape_of(value)[0] if isinstance(value, Ghost) else len(value),
 }  # fmt: skip
