@@ -186,6 +186,12 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         if not in_words and statement:
             in_words = check_sentence(line, statement, names)
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
+        if ASSUMED.search(rest):  # "let |x| = 1" is no claim of this note's x
+            equations = [
+                v
+                for v in equations
+                if v.status != "wrong" or re.search(r"\d", v.claim.partition("=")[0])
+            ]
         words_say = {v.values.get("right", "") for v in in_words} - {""}
         equations = [v for v in equations if v.values.get("right", "") not in words_say]
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
@@ -275,6 +281,7 @@ SUPPOSED = re.compile(
     r"^\W*(?:(?:But |And |So )?(?:what (?:happens )?if|what about|how about|and with|and if)) ",
     re.I,
 )
+ASSUMED = re.compile(r"\b(?:assum|suppos|satisf|such that\b|let\b)|假设|假定|满足|令", re.I)
 NUMBERED = re.compile(r"^\W*\d+\s*[).:、]|\(\d+ ?(?:pts?|points?|分)\)")
 
 

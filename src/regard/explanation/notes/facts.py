@@ -83,7 +83,7 @@ _FLASH = r"flash ?-?attention"
 _RNN = r"\bRNNs?\b|LSTM|recurrent|循环神经网络"
 _OTHERS = (
     r"RNN|LSTM|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口"
-    r"|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈|parameter|参数|Mamba|state space"
+    r"|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈|parameter|参数|Mamba|state space|decompos|分解"
 )
 
 _MANY_TIMES = (
@@ -195,7 +195,7 @@ FACTS = (
         "note.mask-zero", "−∞", (_MASK, r"scores?|logits?|position|instead of|before|softmax|entr(?:y|ies)|分数|得分|之前|位置|-inf"),
         r"(?:set|sett|fill|replac|becom|assign|chang)\w*[^.。]{0,24}(?:to|with|by|\be) (?:0|zeros?)\b(?!\.\d)|(?:are|is) (?:0|zero)\b(?!\.\d)"
         r"|(?:设为|设成|置为|置成|变成|变为|填成|填充为|填|赋值为|改为|乘以)\s*0(?![.\d])",
-        r"weight|probabilit|after (?:the )?softmax|权重|概率|softmax\s*之?后|bias|exp|e\^|output|输出",
+        r"length|长度|weight|probabilit|after (?:the )?softmax|权重|概率|softmax\s*之?后|bias|exp|e\^|output|输出",
     ),
     Fact(
         "note.true-drops", "True = drop", (r"MultiheadAttention|key_padding_mask",),
@@ -263,7 +263,7 @@ FACTS = (
     Fact("note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行"),
     Fact(
         "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",),
-        r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负",
+        r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b(?! (?:number|inf))|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负",
     ),
     Fact(
         "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",
