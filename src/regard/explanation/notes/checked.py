@@ -39,7 +39,7 @@ def check_masks(first: int, code: str) -> list[Verdict]:
                             first + offset, line.strip(), "wrong", "note.wrong", {"right": right}
                         )
                     )
-        if told := _TRIANGLE.match(line):
+        if (told := _TRIANGLE.match(line)) and not re.search(r"transpose|\.m?T\b|\.t\(", line):
             triangles[told[1]] = told[2]
     return found
 

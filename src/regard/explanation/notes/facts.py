@@ -138,7 +138,7 @@ FACTS = (
     ),
     Fact(
         "note.concat", "[O₁ … Oₕ] W_O", (r"\bheads?\b|头", r"output|result|输出|结果"),
-        r"\b(?:averaged|summed|added (?:together|up))\b|(?:are|is) (?:then )?added\b|(?:average|sum|mean) of (?:the |all |its |outputs? of )*heads?|取平均|求平均|的平均|相加|求和", r"weights|权重|gradient|梯度|W_O\[|Σ",
+        r"\b(?:averaged|summed|added (?:together|up))\b|(?:are|is) (?:then )?added\b|(?:average|sum|mean) of (?:the |all |its |outputs? of )*heads?|取平均|求平均|的平均|相加|求和", r"weights|权重|gradient|梯度|W_O\[|Σ|加权|weighted|原输入|残差|residual|[Vv]alue|值向量",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
@@ -195,7 +195,7 @@ FACTS = (
         "note.mask-zero", "−∞", (_MASK, r"scores?|logits?|position|instead of|before|softmax|entr(?:y|ies)|分数|得分|之前|位置|-inf"),
         r"(?:set|sett|fill|replac|becom|assign|chang)\w*[^.。]{0,24}(?:to|with|by|\be) (?:0|zeros?)\b(?!\.\d)|(?:are|is) (?:0|zero)\b(?!\.\d)"
         r"|(?:设为|设成|置为|置成|变成|变为|填成|填充为|填|赋值为|改为|乘以)\s*0(?![.\d])",
-        r"length|长度|weight|probabilit|after (?:the )?softmax|权重|概率|softmax\s*之?后|bias|exp|e\^|output|输出",
+        r"其他|其余|未被|otherwise|the rest|elsewhere|others|length|长度|weight|probabilit|after (?:the )?softmax|权重|概率|softmax\s*之?后|bias|exp|e\^|output|输出",
     ),
     Fact(
         "note.true-drops", "True = drop", (r"MultiheadAttention|key_padding_mask",),
@@ -219,7 +219,7 @@ FACTS = (
     Fact(
         "note.layernorm", "d", (r"layer ?norm|层归一化|\bLN\b",),
         r"(?:over|across|along|of|for|沿着?|对|在|跨)\s*(?:the |all |all the |whole |entire |整个|一个)*\s*(?:batch|tokens?\b|sequence|positions|examples|词元|序列|批)",
-        r"batch ?norm|批归一化|each|every|token's|independent|per[- ]token|\bone token|\ba token|每个|单个",
+        r"initializ|checkpoint|batch ?norm|批归一化|each|every|token's|independent|per[- ]token|\bone token|\ba token|每个|单个",
     ),
     Fact(
         "note.pe-added", "X + P", (r"position(?:al)? (?:encoding|embedding)s?|sinusoid|位置编码",), r"concatenated|拼接(?:到|在|上|起来)",
@@ -227,7 +227,7 @@ FACTS = (
     ),
     Fact(
         "note.pe-fixed", "sin, cos", (r"sinusoid|\bsine|正弦",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b|学(?:习|出|到)|训练(?:得到|出来)",
-        r"\bor\b|instead|versus|\bvs\b|similar|nearly|both|比|与|或|也",
+        r"\bor\b|instead|rather|versus|\bvs\b|similar|nearly|both|不是|比|与|或|也",
     ),
     Fact(
         "note.rotary-values", "Q, K", (_ROTARY,), r"(?:appl|rotat|turn)\w*[^.。]{0,40}(?:(?:and|the) values?\b|\bV\b)|values? (?:is|are|get)s? (?:also )?rotat|(?:作用|旋转|应用)[^。]{0,14}(?:V\b|值)|(?:V\s*|值)[^。，]{0,6}旋转",
@@ -260,7 +260,10 @@ FACTS = (
         r"(?:mix|exchang|communicat|interact)\w*[^.。]{0,24}(?:tokens|positions|words|information)|(?:tokens|positions|words|patches) (?:mix|exchange|communicate|interact|talk)|(?:between|across|among) (?:different |the )?(?:tokens|positions|words|patches)|(?:位置|词元|词)之间",
         r"attention|注意力",
     ),
-    Fact("note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行"),
+    Fact(
+        "note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行",
+        r"limit|hinder|Transformer|attention|限制|受限|相对|优势|难以|注意力",
+    ),
     Fact(
         "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",),
         r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b(?! (?:number|inf))|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负",

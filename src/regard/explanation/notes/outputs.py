@@ -12,6 +12,7 @@ from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.grids import Grid, grids, remember
 from regard.explanation.notes.listed import check_lists
+from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.tables import check_block
 
 
@@ -37,7 +38,8 @@ def check_output(
     found: list[Verdict] = []
     bare: list[tuple[int, str]] = []
     for chunk in _joined([Chunk(first + i, line) for i, line in enumerate(lines) if line.strip()]):
-        said = _placed(check_line(chunk.line, chunk.text, names), chunk)
+        shapes, rest = check_shapes(chunk.line, chunk.text)
+        said = shapes + _placed(check_line(chunk.line, rest, names), chunk)
         places = chunk.rows or (chunk.line,)
         if not said:
             said = [v for place in places for v in check_lists(place, lines[place - first], names)]
