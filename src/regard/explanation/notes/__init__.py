@@ -165,7 +165,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     text = re.sub(r"(?<!\\)\\[\[\]()]", "$", text)
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
-    sentences = _with_questions(_sentences(text))
+    sentences = [each for each in _with_questions(_sentences(text)) if len(each) <= LONGEST]
     for sentence, before, after in zip(
         sentences, ["", *sentences], [*sentences[1:], ""], strict=False
     ):
@@ -281,6 +281,8 @@ SUPPOSED = re.compile(
     r"^\W*(?:(?:But |And |So )?(?:what (?:happens )?if|what about|how about|and with|and if)) ",
     re.I,
 )
+LONGEST = 1500
+"""Letters of a sentence that somebody has written; what is longer is a dump of data."""
 ASSUMED = re.compile(r"\b(?:assum|suppos|satisf|such that\b|let\b)|假设|假定|满足|令", re.I)
 NUMBERED = re.compile(r"^\W*\d+\s*[).:、]|\(\d+ ?(?:pts?|points?|分)\)")
 

@@ -74,7 +74,7 @@ ROLES = {
 
 def role(amount: Amount, text: str) -> str:
     """What ``amount`` is in ``text``; "" where its words do not tell."""
-    before, after = text[: amount.start], text[amount.end :]
+    before, after = text[max(0, amount.start - 160) : amount.start], text[amount.end :]
     if amount.kind == "bytes":
         of_one = re.search(r"\b(?:at|with|using)\s*$", before) or re.match(
             r"\s*(?:each|per|an? (?:number|score)|一个|每个)", after
