@@ -96,6 +96,10 @@ def test_steps_can_be_chosen(capsys):
         (("--code", "jax"), "knows numpy and torch, not “jax”"),
         (("--to", "x.pdf"), "cannot tell the format from “x.pdf”"),
         (("--heads", "3"), "heads must divide"),
+        (("--heads", "0"), "heads must be a whole number"),
+        (("--positions", "foo"), "positions must be one of"),
+        (("--wq", "1 2 3"), "wq must have one row"),
+        (("--wq", "1 2; 3 4", "--wk", "1 2 3; 4 5 6"), "queries and keys of one width"),
     ],
 )
 def test_what_cannot_be_done_is_said(capsys, tmp_path, monkeypatch, args, words):
@@ -103,7 +107,7 @@ def test_what_cannot_be_done_is_said(capsys, tmp_path, monkeypatch, args, words)
     Path("bad.npy").write_text("no")
     Path("bad.txt").write_bytes(b"\xff\xfe\xff")
     assert words in refused(capsys, *args, "--lang", "en")
-    assert refused(capsys, *args, "--lang", "zh")
+    assert re.search("[一-鿿]{3}", refused(capsys, *args, "--lang", "zh"))
 
 
 @pytest.mark.parametrize(

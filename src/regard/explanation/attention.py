@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from regard._errors import ShapeError, ValueRangeError
+from regard._errors import ShapeError
 from regard.core.call import check
 from regard.explanation.positions import angles, sinusoids
+from regard.explanation.refused import Misshapen, Outside
 from regard.explanation.sheet import FIXED, Floats, Sheet
 from regard.explanation.trace import Cell, Steps, Trace, rows_named, seen_as_numbers
 from regard.rules import Mask, alibi
@@ -88,15 +89,10 @@ def trace(wish: Wish) -> Trace:
 def check_widths(q: Floats, k: Floats, v: Floats, heads: int) -> None:
     """Refuses queries and keys of different widths, and a width that the heads do not divide."""
     if q.shape[1] != k.shape[1]:
-        raise ShapeError(
-            f"wq and wk must give queries and keys of one width, but they give {q.shape[1]} and "
-            f"{k.shape[1]} numbers"
-        )
+        raise Misshapen("explain.widths", q=q.shape[1], k=k.shape[1])
     for name, array in (("queries", q), ("values", v)):
         if heads < 1 or array.shape[1] % heads:
-            raise ValueRangeError(
-                f"heads must divide the {array.shape[1]} numbers of the {name}, but it is {heads}"
-            )
+            raise Outside(f"explain.heads-{name}", width=array.shape[1], heads=heads)
 
 
 def project(steps: Steps, sheet: Sheet, x: str, name: str, given: Floats | None) -> str:
@@ -108,9 +104,8 @@ def project(steps: Steps, sheet: Sheet, x: str, name: str, given: Floats | None)
         steps.step(name, formula, formula, shown=(name,), text="plain", letter=name, x=symbol)
         return name
     if given.ndim != 2 or given.shape[0] != sheet[x].shape[1]:
-        raise ShapeError(
-            f"w{name.lower()} must have one row for each of the {sheet[x].shape[1]} numbers of a "
-            f"vector, but its shape is {given.shape}"
+        raise Misshapen(
+            "explain.rows", name=f"w{name.lower()}", width=sheet[x].shape[1], shape=given.shape
         )
     weight = sheet.given(f"W_{name}", given, f"W_{name}", rows="feature")
     sheet.add(name, "product", x, weight)
@@ -186,7 +181,11 @@ def seen_and_bias(
 ) -> tuple[Floats | None, Floats | None]:
     """What the core makes of the mask and of ALiBi for this call."""
     bias: Any = alibi(wish.heads) if wish.positions == "alibi" else None
-    call = check(sheet[q], sheet[k], sheet[v], wish.mask, bias=bias)
+    try:
+        call = check(sheet[q], sheet[k], sheet[v], wish.mask, bias=bias)
+    except ShapeError as error:
+        sizes = {"queries": sheet[q].shape[-2], "keys": sheet[k].shape[-2]}
+        raise Misshapen("explain.mask", **sizes) from error
     n, H = len(wish.x), wish.heads
     shape = (H, n, n) if H > 1 else (n, n)
     seen = call.seen(call.frame)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from regard._errors import KindError, ShapeError, ValueRangeError
+from regard._errors import KindError, ValueRangeError
 from regard._shapes import Array
 from regard.explanation.attention import POSITIONS, Wish, trace
 from regard.explanation.embedding import embed
+from regard.explanation.refused import Misshapen, Outside
 from regard.explanation.sheet import Floats
 from regard.explanation.story import VECTORS, story
 from regard.explanation.trace import Trace
@@ -77,13 +78,11 @@ def explain(
     if plain and heads == 1 and temperature == 1.0:
         return story(vectors, tokens, note)
     if positions is not None and positions not in POSITIONS:
-        raise ValueRangeError(
-            f"positions must be one of {', '.join(POSITIONS)}, but it is {positions!r}"
-        )
+        raise Outside("explain.positions", known=", ".join(POSITIONS), value=repr(positions))
     if not (np.isfinite(temperature) and temperature > 0):
         raise ValueRangeError(f"temperature must be a number above 0, but it is {temperature}")
     if not isinstance(heads, int) or heads < 1:
-        raise ValueRangeError(f"heads must be a whole number of at least 1, but it is {heads!r}")
+        raise Outside("explain.heads", heads=repr(heads))
     return trace(
         Wish(
             x=vectors,
@@ -111,9 +110,7 @@ def _matrix(name: str, given: Any) -> Floats:
     except (TypeError, ValueError) as error:
         raise KindError(f"{name} must be a matrix of numbers: {error}") from error
     if array.ndim != 2 or 0 in array.shape:
-        raise ShapeError(
-            f"{name} must be a matrix, one vector a row, but its shape is {array.shape}"
-        )
+        raise Misshapen("explain.matrix", name=name, shape=array.shape)
     if not np.isfinite(array).all():
-        raise ValueRangeError(f"{name} must hold finite numbers alone, but it holds inf or NaN")
+        raise Outside("explain.finite", name=name)
     return array

@@ -9,16 +9,20 @@ from itertools import takewhile
 import numpy as np
 
 from regard._words import Language
+from regard.explanation.notes import growth
 from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.checked import check_attention, check_masks
 from regard.explanation.notes.claim import FactCheck, Verdict
-from regard.explanation.notes.code import Printed, check_code, check_output
+from regard.explanation.notes.code import check_block_of_code, check_inline
+from regard.explanation.notes.columns import check_items
 from regard.explanation.notes.equations import check_line
+from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.instances import check_instances, known
-from regard.explanation.notes.layouts import check_told_shapes
+from regard.explanation.notes.layouts import check_shape_instances, check_told_shapes
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.outputs import check_output
 from regard.explanation.notes.parsing import parsed
-from regard.explanation.notes.programs import check_code_shapes
 from regard.explanation.notes.proportions import check_proportions
 from regard.explanation.notes.references import check_reference, lengths_of, with_sizes
 from regard.explanation.notes.relations import check_sizes
@@ -36,6 +40,13 @@ ZERO = re.compile(
     r"|均值(?:都|均|皆)?(?:为|是) ?0|零均值|期望(?:都|均)?(?:为|是) ?0",
     re.I,
 )
+THOUSANDS = re.compile(r"(?<=\d)(?:\{,\}|\\[,;:!]|[\u2009\u202f])(?=\d{3}(?!\d))")
+"""How LaTeX parts 1{,}000."""
+WORK = re.compile(r"(\d)(\$?)(?:\\?[ ,~]|\\text\{\s*)*([MGT])(?:FLOP|MAC)s?")
+SCALES = {"M": "million", "G": "billion", "T": "thousand billion"}
+"""4.83 GFLOPs are so many billion."""
+UNIT = re.compile(r"(\d)\$(\s*[KMGT]i?B)\b")
+"""A unit behind the formula that its number stands in."""
 PYTHON = ("python", "py", "python3", "pycon")
 ANSWER = re.compile(r"^\W*(?:答|A|Answer)\s*[:：]\s*\**\s*")
 ASKED = re.compile(r"(.*\d.*?)[?？]\W*", re.S)
@@ -74,9 +85,10 @@ def fact_check(note: str, lang: Language = "en") -> FactCheck:
 def _verdicts(note: str, lang: Language) -> list[Verdict]:
     names = Names()
     verdicts: list[Verdict] = []
-    printed: list[Printed] = []
+    printed: list[Made] = []
     prelude: list[str] = []
-    lines = note.splitlines()
+    note = WORK.sub(lambda found: f"{found[1]} {SCALES[found[3]]} {found[2]} operations ", note)
+    lines = UNIT.sub(r"\1\2$", THOUSANDS.sub(",", note)).splitlines()
     place = 0
     while place < len(lines):
         fence = FENCE.match(lines[place])
@@ -84,10 +96,11 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             end = _end_of_fence(lines, place, fence[1])
             block = "\n".join(lines[place + 1 : end])
             if fence[2].lower() in PYTHON:
-                said, printed = check_code(place + 2, block, names, prelude, lang)
+                said, printed, spoken = check_block_of_code(place + 2, block, names)
                 names.formulas = [*known(block), *names.formulas]
-                of_shapes = check_code_shapes(place + 2, block, names)
-                said += [v for v in of_shapes if not any(o.line == v.line for o in said)]
+                said += [v for each in spoken for v in _prose(each.line, each.text, names)]
+                said += check_masks(place + 2, block)
+                said += check_attention(place + 2, block, prelude, lang)
             else:
                 said, printed = check_output(place + 2, block, names, printed), []
             verdicts += said
@@ -103,7 +116,8 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             said = _prose(place + 1, text, names)
             verdicts += _at_their_lines(said, place + 1, lines[place:end])
             place = end
-    return verdicts
+    wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
+    return verdicts + [verdict for verdict in check_items(lines) if verdict.line not in wrong]
 
 
 def _end_of_fence(lines: list[str], place: int, mark: str) -> int:
@@ -132,10 +146,10 @@ def _at_their_lines(said: list[Verdict], first: int, lines: list[str]) -> list[V
     """Verdicts of a formula that is written over several lines, each where its value stands."""
     if len(lines) == 1:
         return said
-    spelled = [re.sub(r"\s", "", plain(line)) for line in lines]
+    spelled = [re.sub(r"[\s\\]", "", plain(line)) for line in lines]
     found = []
     for verdict in said:
-        value = re.sub(r"\s", "", plain(verdict.claim.rpartition("=")[2]))
+        value = re.sub(r"[\s\\]", "", plain(verdict.claim.rpartition("=")[2]))
         places = [i for i, line in enumerate(spelled) if value and value in line]
         line = first + places[0] if len(places) == 1 else verdict.line
         found.append(replace(verdict, line=line))
@@ -146,10 +160,12 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     found: list[Verdict] = []
     if re.match(r"\s*#+ ", text) or re.fullmatch(r"\W*\*\*[^*]+\*\*\W*", text):
         names.heading = text
+        names.headings.append(text)
+        names.shapes = {name: shape for name, shape in names.shapes.items() if " told" not in name}
     text = re.sub(r"(?<!\\)\\[\[\]()]", "$", text)
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
-    sentences = _with_questions(_sentences(text))
+    sentences = [each for each in _with_questions(_sentences(text)) if len(each) <= LONGEST]
     for sentence, before, after in zip(
         sentences, ["", *sentences], [*sentences[1:], ""], strict=False
     ):
@@ -170,10 +186,16 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         if not in_words and statement:
             in_words = check_sentence(line, statement, names)
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
+        if ASSUMED.search(rest):  # "let |x| = 1" is no claim of this note's x
+            equations = [
+                v
+                for v in equations
+                if v.status != "wrong" or re.search(r"\d", v.claim.partition("=")[0])
+            ]
         words_say = {v.values.get("right", "") for v in in_words} - {""}
         equations = [v for v in equations if v.values.get("right", "") not in words_say]
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
-        said += check_instances(line, rest, names)
+        said += check_instances(line, rest, names) + check_inline(line, sentence, names)
         said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
         sized = [
             verdict
@@ -181,6 +203,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
                 check_sizes,
                 check_lists,
                 check_told_shapes,
+                check_shape_instances,
                 check_proportions,
                 check_series,
             )
@@ -190,6 +213,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             said = check_line(line, answer, names)
         if all(verdict.status != "wrong" for verdict in said):
             said += sized
+        growth.remember(rest, names)
         names.waiting = text if text.rstrip("*_ ").endswith(("?", "？")) else ""
         names.asked = sentence if sentence.rstrip("*_ ").endswith(("?", "？")) else ""
         if len(rest) > 8:
@@ -253,6 +277,13 @@ def _answered(names: Names, sentence: str) -> str:
     return f"{asked.rstrip('?？')} {number[1]} {noun}"
 
 
+SUPPOSED = re.compile(
+    r"^\W*(?:(?:But |And |So )?(?:what (?:happens )?if|what about|how about|and with|and if)) ",
+    re.I,
+)
+LONGEST = 1500
+"""Letters of a sentence that somebody has written; what is longer is a dump of data."""
+ASSUMED = re.compile(r"\b(?:assum|suppos|satisf|such that\b|let\b)|假设|假定|满足|令", re.I)
 NUMBERED = re.compile(r"^\W*\d+\s*[).:、]|\(\d+ ?(?:pts?|points?|分)\)")
 
 
@@ -261,7 +292,8 @@ def _with_questions(sentences: list[str]) -> list[str]:
     joined: list[str] = []
     for sentence in sentences:
         if joined and (asked := ASKED.fullmatch(NUMBERED.sub("", joined[-1]))):
-            joined[-1] = f"{asked[1]}，{ANSWER.sub('', sentence)}"
+            supposed = SUPPOSED.sub("", asked[1])
+            joined[-1] = f"{supposed}，{ANSWER.sub('', sentence)}"
         else:
             joined.append(sentence)
     return joined

@@ -12,10 +12,13 @@ import numpy as np
 
 from regard.core import formula
 from regard.explanation.notes.parsing import Node, NotUnderstood, Number
+from regard.explanation.notes.programs import Program
 from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 CONSTANTS = {"e": np.e, "pi": np.pi, "inf": np.inf}
+MATRICES = ("X", "Q", "K", "V")
+"""What a note may leave to be put together from its rows."""
 MOST = 10_000
 """Numbers of a result that is still worth checking."""
 
@@ -37,6 +40,8 @@ class Names:
 
     recent: list[str] = field(default_factory=list)
     """The sentences before this one, the last one last."""
+    headings: list[str] = field(default_factory=list)
+    """Every heading so far."""
     heading: str = ""
     """The heading over what is read."""
     waiting: str = ""
@@ -55,10 +60,28 @@ class Names:
     """Those of the sentence before."""
     lists: list[Floats] = field(default_factory=list)
     """The lists of numbers that were read, the last one first."""
+    words: set[str] = field(default_factory=set)
+    """Words that are the names of vectors here."""
+    driven: tuple[Any, ...] = ()
+    """What is supposed to be changed, by which factor, and for how many sentences."""
+    counts: list[Any] = field(default_factory=list)
+    """The larger amounts that were told, the last one first."""
+    columns: list[Floats] = field(default_factory=list)
+    """The numbers of the values that a table gives to its keys, the last one first."""
+    layouts: list[tuple[str, ...]] = field(default_factory=list)
+    """The shapes in letters that were told, the last one first."""
+    seen: set[bytes] = field(default_factory=set)
+    """The matrices of which the note has shown a row."""
+    scales: tuple[float, ...] = ()
+    """What the unit behind the numbers of this line may stand for."""
+    run: list[float] = field(default_factory=list)
+    """What the equations just read came to."""
     awaited: list[Floats] = field(default_factory=list)
     """Vectors that were asked for, and not yet given."""
     shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The shapes of arrays, by name."""
+    program: Program = field(default_factory=Program)
+    """The note's programs."""
     measured: Any = None
     """The amount of memory that was told last."""
     formulas: list[Node] = field(default_factory=list)
@@ -96,12 +119,54 @@ class Names:
         for values in islice(product(*(self.told[name] for name in several)), 32):
             yield self.copy(**dict(zip(several, values, strict=True)))
 
+    def find(self, name: str) -> Floats | None:
+        """What ``name`` is: told itself, or a row or a number of a matrix that was told."""
+        if name in self.values:
+            return self.values[name]
+        if name in MATRICES:
+            return self._made_of(name)
+        part = re.fullmatch(r"([xqkvzosaXQKVZOSAP]|alpha)_?(\d)(?:,?(\d))?", name)
+        if not part:
+            return None
+        first = 0 if f"{part[1]}0" in self.values else 1
+        for letter in (part[1], part[1].upper(), {"alpha": "A", "a": "A"}.get(part[1], "")):
+            matrix = self.values.get(letter)
+            if matrix is None or matrix.ndim != 2:
+                continue
+            indices = [int(index) - first for index in part.groups()[1:] if index]
+            if all(0 <= i < size for i, size in zip(indices, matrix.shape, strict=False)):
+                return np.asarray(matrix[tuple(indices)])
+        return None
+
+    def _made_of(self, name: str) -> Floats | None:
+        """A matrix that the note has told by its rows, or by what it comes from."""
+        rows = [
+            next((self.values[key] for key in (f"{name.lower()}{i}", f"{name.lower()}_{i}") if key in self.values), None)
+            for i in range(10)
+        ]  # fmt: skip
+        told = [row for row in rows if row is not None and row.ndim == 1]
+        if len(told) > 1 and len({len(row) for row in told}) == 1:
+            return np.stack(told)
+        weight, x = (self.find(each) if each != name else None for each in (f"W_{name}", "X"))
+        if (
+            x is None
+            or weight is None
+            or x.ndim != 2
+            or weight.ndim != 2
+            or x.shape[1] != len(weight)
+        ):
+            return None
+        return np.asarray(x @ weight)
+
     def split(self, name: str) -> list[str]:
         """``nd`` as n and d, where these are known and ``nd`` is not."""
-        if name in self.values or name in CONSTANTS:
+        if self.find(name) is not None or name in CONSTANTS:
             return [name]
         pieces, rest = [], name
-        known = sorted((*self.values, "e"), key=len, reverse=True)
+        implied = [
+            each for each in MATRICES if each not in self.values and self.find(each) is not None
+        ]
+        known = sorted((*self.values, *implied, "e"), key=len, reverse=True)
         while rest:
             first = next((each for each in known if rest.startswith(each)), None)
             if first is None:
@@ -145,8 +210,8 @@ def _value(node: Node, names: Names, shake: Any) -> Any:
 def _named(name: str, names: Names, shake: Any) -> Any:
     result: Any = None
     for piece in names.split(name):
-        if piece in names.values:
-            found: Any = names.values[piece]
+        found: Any = names.find(piece)
+        if found is not None:
             if shake and piece in names.units:
                 found = shake(found, names.units[piece])
         else:

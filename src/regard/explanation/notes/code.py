@@ -1,356 +1,384 @@
-"""Code blocks: their arithmetic is worked out by reading it, and attention is left to the checker.
+"""Code blocks: what a program makes and prints, against what its comments and its output say.
 
-Nothing of a note is run here.  A function that looks like attention goes to ``regard.check``, which
-judges it in a child process.
+The program is followed by ``programs``, which runs nothing.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import re
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from regard._words import Language
-from regard.explanation.notes.algebra import Names, value
+import numpy as np
+
+from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.arrays import Ghost, Value, array, has_ghost, shape_of
 from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.cutting import plain_code
-from regard.explanation.notes.equations import check_line
-from regard.explanation.notes.grids import Grid, grids, remember
-from regard.explanation.notes.listed import check_lists
-from regard.explanation.notes.parsing import NotUnderstood, parsed
-from regard.explanation.notes.tables import check_block
-from regard.explanation.sheet import Floats
+from regard.explanation.notes.equations import shown
+from regard.explanation.notes.evaluating import Made, Text
+from regard.explanation.notes.layouts import compared, split_shape
+from regard.explanation.notes.parsing import NotUnderstood
+from regard.explanation.notes.programs import FAULTS
 
-ATTENTION = re.compile(r"attention|attn", re.I)
-USUAL = {
-    "np": "import numpy as np",
-    "torch": "import torch",
-    "nn": "import torch.nn as nn",
-    "F": "import torch.nn.functional as F",
-    "math": "import math",
-}
-
-
-@dataclass(frozen=True)
-class Printed:
-    """What a program prints, where no comment says it: an expression, and what it is by then."""
-
-    text: str
-    value: Floats
-    shown: bool = False
-    """Whether it is only shown by a notebook, as a cell's last expression is."""
+_NUMBER = re.compile(
+    r"(?<![\w.])-?(?:\d[\d,]*\d(?=\D|$)|\d)?(?:(?<=\d)\.\d*|(?<!\d)\.\d+)?(?:(?<=[\d.])e[-+]?\d+)?(?<=[\d.])(?!\w)|(?<!\w)-?inf\b|(?<!\w)nan\b"
+)
+_NO_NUMBER = re.compile(
+    r"dtype=[\w.]+|device='[^']*'|grad_fn=<\w+>|torch\.(?:float|int)\d+|size=\(.*?\)"
+)
+_OUTPUT = re.compile(
+    r"^\s*(?P<sign>(?:=>|->|→|=|≈|Output:?|Out\[\d+\]:|输出[:：]?|结果[:：]?|prints?:?|打印[:：]?|gives|>>>)\s*)?"
+    r"(?P<value>(?:(?:tensor|array|torch\.Size|Size|tensor\()\(?)?\s*[\[(]*\s*(?:-?\d|-?\.\d|-?inf|nan|\[|\().*)$"
+)
+_SHAPE = re.compile(
+    r"^\W*(?P<words>(?:[A-Za-z_' ]{1,20}[:：]?\s+)?)(?:(?:the |its )?(?:shape|size)\s*(?:is|:|=|of)?|形状\s*[为是:：]?|->|→|=>)?\s*(?:torch\.Size\(\[(?P<size>[^\]]*)\]\)|\((?P<plain>\w[\w ×x*/]*,[\w, ×x*/]*)\)|\[(?P<list>\w+(?:, ?\w+)+)\](?=\s*(?:$|[—:：-]))|(?P<by>\d+(?:\s*[×x]\s*\d+)+)(?![\w.]))\s*(?:$|[,，;；:：.。=(（—-]|\s[\u4e00-\u9fff(a-zQKV])"
+)
 
 
 @dataclass(frozen=True)
-class Statement:
-    """One statement of a block, with the lines that its output's rows stand in."""
+class Shown:
+    """A line of a program's output, or of a comment that says it."""
 
     line: int
     text: str
-    rows: tuple[int, ...] = ()
 
 
-def check_code(
-    first: int, code: str, names: Names, prelude: list[str], lang: Language
-) -> tuple[list[Verdict], list[Printed]]:
-    """The verdicts of a block of Python whose first line is line ``first``; what it prints.
-
-    ``prelude`` holds the imports and functions of the blocks before it, and gets this one's.
-    """
-    found: list[Verdict] = []
-    printed: list[Printed] = []
-    inside = False  # what a function does with its arguments says nothing of the note's names
-    for statement in _joined(_with_output(first, code)):
-        if not statement.text.startswith((" ", "\t")):
-            inside = re.match(
-                r"(?:async\s+)?(?:def|class|for|while|if|with|else|elif)\b", statement.text
-            ) is not None  # fmt: skip
-        if inside:
-            continue
-        for part in _single(statement):
-            found += _placed(_statement(part, names), part)
-            printed += _printed(part.text, names)
-    if not inside and (last := _joined(_with_output(first, code))[-1:]):
-        printed += _shown(last[0].text, names)
-    return found + _masks(first, code) + _attention(first, code, prelude, lang), printed
-
-
-_TRIANGLE = re.compile(r"^\s*(\w+)\s*=\s*[^#\n]*\b(tril|triu)\(")
-_FILLED = r"masked_fill_?\(\s*(~?)\s*{name}(?:\s*==\s*([01]|True|False)|\.bool\(\)|\.to\(torch\.bool\))?\s*,[^)]*inf"
-
-
-def _masks(first: int, code: str) -> list[Verdict]:
-    """A triangle that is filled on the wrong side: what ``tril`` keeps must not become −∞."""
-    triangles: dict[str, str] = {}
-    found = []
-    for offset, line in enumerate(code.split("\n")):
-        for name, kind in triangles.items():
-            if filled := re.search(_FILLED.format(name=re.escape(name)), line):
-                ones = (filled[2] in (None, "1", "True")) != bool(filled[1])
-                if ones == (kind == "tril"):
-                    right = f"{name} == {int(kind == 'triu')}"
-                    found.append(
-                        Verdict(
-                            first + offset, line.strip(), "wrong", "note.wrong", {"right": right}
-                        )
-                    )
-        if told := _TRIANGLE.match(line):
-            triangles[told[1]] = told[2]
-    return found
-
-
-def check_output(
-    first: int, text: str, names: Names, printed: Sequence[Printed] = ()
-) -> list[Verdict]:
-    """The verdicts of a block that is no Python: what a program printed, or plain formulas.
-
-    ``printed`` is what the program before it prints.
-    """
-    lines = text.split("\n")
-    if drawn := grids(first, text):
-        return _drawn(drawn, names)
-    chunks = _joined([Statement(first + i, line) for i, line in enumerate(lines) if line.strip()])
-    arrays = [_array(chunk.text) for chunk in chunks]
-    if len(chunks) < len(printed):  # a script shows only what it prints
-        printed = [one for one in printed if not one.shown]
-    if len(chunks) == len(printed) and all(array is not None for array in arrays):
-        return [
-            verdict
-            for chunk, one in zip(chunks, printed, strict=True)
-            for verdict in _placed(
-                check_line(
-                    chunk.line, f"(printed_) = {_array(chunk.text)}",
-                    names.copy(printed_=one.value), prose=False,
-                ),
-                chunk, one.text,
-            )
+def parsed_block(code: str) -> tuple[list[ast.stmt], str]:
+    """The statements of a block, prompts and a notebook's commands left out; none where it has none."""
+    lines = code.split("\n")
+    if any(line.lstrip().startswith(">>>") for line in lines):  # what has no prompt was printed
+        lines = [
+            re.sub(r"^\s*(?:>>>|\.\.\.) ?", "", line) if re.match(r"\s*(?:>>>|\.\.\.)", line)
+            else f"# {line}" if line.strip() else ""
+            for line in lines
         ]  # fmt: skip
+    lines = ["" if re.match(r"\s*[!%]", line) else line for line in lines]
+    for _ in range(5):  # a line that is no Python is left out
+        code = "\n".join(lines)
+        try:
+            return ast.parse(code).body, code
+        except SyntaxError as error:
+            if not error.lineno or error.lineno > len(lines):
+                break
+            lines[error.lineno - 1] = ""
+        except (ValueError, RecursionError):
+            break
+    return [], code
+
+
+def check_block_of_code(
+    first: int, code: str, names: Names
+) -> tuple[list[Verdict], list[Made], list[Shown]]:
+    """The verdicts of a block whose first line is line ``first``.
+
+    With them comes what it prints without saying it in a comment, and the comments that are no
+    output.
+    """
+    tree, code = parsed_block(code)
+    given: dict[str, Value] = {
+        name: value if value.ndim else float(value) if value % 1 else int(value)
+        for name, value in names.values.items()
+        if value.ndim or np.isfinite(value)
+    }
+    made = names.program.read(tree, code, first, given)
+    _tell(tree, names)
     found: list[Verdict] = []
-    bare: list[tuple[int, str]] = []
-    for chunk in chunks:
-        said = _placed(check_line(chunk.line, chunk.text, names), chunk)
-        places = chunk.rows or (chunk.line,)
-        if not said:
-            said = [v for place in places for v in check_lists(place, lines[place - first], names)]
-        found += said
-        if not said:
-            # Only the rows of an array that is printed whole are told by what they are.
-            places = chunk.rows or (chunk.line,)
-            bare += [(place, lines[place - first]) for place in places]
-    return sorted(found + check_block(bare, names), key=lambda verdict: verdict.line)
-
-
-def _drawn(drawn: list[Grid], names: Names) -> list[Verdict]:
-    """The verdicts of matrices that are drawn with bars."""
-    remember(drawn, names)
-    found: list[Verdict] = []
-    for grid in drawn:
-        if grid.name:
-            continue
-        said = "[" + ", ".join(f"[{', '.join(row)}]" for row in grid.rows) + "]"
-        shape = (len(grid.rows), len(grid.rows[0]))
-        awaited = next((each for each in names.awaited if each.shape == shape), None)
-        if awaited is None:
-            found += check_block(
-                [(line, " ".join(row)) for line, row in zip(grid.lines, grid.rows, strict=True)],
-                names,
-            )
-            continue
-        verdicts = check_line(
-            grid.lines[0], f"(drawn_) = {said}", names.copy(drawn_=awaited), prose=False
-        )
-        found += _placed(verdicts, Statement(grid.lines[0], said, tuple(grid.lines)), said)
-    return found
-
-
-def _placed(verdicts: list[Verdict], statement: Statement, said: str = "") -> list[Verdict]:
-    """Each verdict at the line of the row that it is about."""
-    rows = statement.rows
-    return [
-        replace(
-            verdict,
-            line=rows[verdict.row] if verdict.status == "wrong" and verdict.row < len(rows)
-            else verdict.line,
-            claim=verdict.claim.replace("(printed_)", said) if said else verdict.claim,
-        )
-        for verdict in verdicts
-    ]  # fmt: skip
-
-
-def _array(text: str) -> str | None:
-    """The array or number that a line prints, without the words of its library; else None."""
-    found = re.fullmatch(
-        r"\s*(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn)=.*)?\)\s*", text
-    )
-    bare = found[1] if found else text.strip()
-    return bare if re.fullmatch(r"\[[-\d.,\se+\[\]inf]*\]|-?\d[\d.,e+-]*", bare) else None
-
-
-def _with_output(first: int, code: str) -> list[Statement]:
-    """The statements, with what they printed where that stands in comment lines below them."""
-    found: list[Statement] = []
-    takes = False  # whether a comment may be the output of the last statement
-    depth = 0
-    prompted = code.lstrip().startswith(">>>")
-    for offset, written in enumerate(code.split("\n")):
-        line = written
-        if prompted:  # what has no prompt was printed
-            line = re.sub(r"^\s*(?:>>>|\.\.\.) ?", "", written)
-            line = f"# {line}" if line == written and line.strip() else line
-        comment = re.match(r"#\s*(?:=>|->|→|Output:|输出[:：]|>>>)?\s*(.*)", line)
-        if comment is None:
-            if line.strip():
-                found.append(Statement(first + offset, line))
-            takes, depth = bool(line.strip()) and "#" not in line, 0
-            continue
-        text = comment[1]
-        if takes and (depth > 0 or re.match(r"(?:tensor|array)\(|\[|-?\d", text)):
-            last = found[-1]
-            joined = last.text + ("" if depth else "  # ") + " " * bool(depth) + text
-            found[-1] = replace(last, text=joined, rows=(*last.rows, first + offset))
-            depth += text.count("[") - text.count("]")
-            takes = depth > 0
-    return found
-
-
-def _joined(statements: list[Statement]) -> list[Statement]:
-    """The statements, those of an open bracket put together."""
-    found: list[Statement] = []
-    depth = 0
-    for statement in statements:
-        bare = re.sub(r"#.*", "", statement.text)
-        if depth > 0:
-            last = found[-1]
-            text = re.sub(r"\s*#.*", "", last.text) + " " + statement.text.strip()
-            rows = (*(last.rows or (last.line,)), *(statement.rows or (statement.line,)))
-            found[-1] = Statement(last.line, text, statement.rows or rows)
+    printed = [each for each in made if each.printed]
+    spoken: list[Shown] = []
+    for line, comments in _comments(first, code, tree):
+        here = [each for each in made if each.line == line]
+        here = [each for each in here if each.printed] or here
+        verdicts = _against(comments, here, names) if here else None
+        if verdicts is None:
+            spoken += comments
         else:
-            found.append(statement)
-        depth += sum(letter in "([" for letter in bare) - sum(letter in ")]" for letter in bare)
-    return found
+            found += verdicts
+            printed = [each for each in printed if each not in here]
+    last = made[-1:]
+    if (
+        last
+        and not last[0].printed
+        and last[0].value is not NotUnderstood
+        and tree
+        and isinstance(tree[-1], ast.Expr)
+    ):
+        printed += last  # a notebook shows a cell's last expression
+    return found, printed, spoken
 
 
-def _single(statement: Statement) -> list[Statement]:
-    """``a, b = 1, 2`` as ``a = 1`` and ``b = 2``."""
-    several = re.fullmatch(r"((?:\w+\s*,\s*)+\w+)\s*=\s*([-\w., ]+?)\s*(?:#.*)?", statement.text)
-    if several:
-        names, values = (side.split(",") for side in several.groups())
-        if len(names) == len(values):
-            return [
-                replace(statement, text=f"{name.strip()} = {number.strip()}")
-                for name, number in zip(names, values, strict=True)
-            ]
-    return [statement]
+def _tell(tree: Sequence[ast.stmt], names: Names) -> None:
+    """From here on the note's names are what its program has made of them."""
+    stored = {
+        each.id
+        for node in tree if not isinstance(node, ast.FunctionDef | ast.ClassDef)
+        for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }  # fmt: skip
+    for name in sorted(stored):
+        value = names.program.env.get(name, NotUnderstood)
+        if isinstance(value, Ghost):
+            names.values.pop(name, None)
+            names.shapes[name] = tuple(map(str, value.shape))
+            continue
+        try:
+            found = (
+                array(value) if isinstance(value, int | float | list | tuple | np.ndarray) else None
+            )
+        except (NotUnderstood, ValueError):
+            found = None
+        if found is not None and found.dtype.kind in "fiu" and found.size <= 10_000:
+            names.tell(name, found.astype(float))
+            names.shapes[name] = tuple(map(str, found.shape))
+        else:
+            names.values.pop(name, None)
+            names.shapes.pop(name, None)
 
 
-def _print(bare: str) -> str:
-    """The one thing that a line prints; "" where it prints none, or more."""
-    printed = re.fullmatch(r"print\((.*)\)", bare)
-    return re.sub(r",\s*(?:end|sep)=.*", "", printed[1]) if printed else ""
+def _comments(first: int, code: str, tree: Sequence[ast.stmt]) -> Iterator[tuple[int, list[Shown]]]:
+    """Each statement's last line, with the comment behind it and those below it."""
+    group: list[Shown] = []
+    owner = 0
+    for offset, line in enumerate(code.split("\n")):
+        bare, sign, comment = _cut(line)
+        if bare.strip():
+            if group:
+                yield owner, group
+            owner, group = first + offset, []
+        elif not sign:  # an empty line parts what is printed from what comes next
+            if group:
+                yield owner, group
+            owner, group = 0, []
+        if sign:
+            group.append(Shown(first + offset, comment.strip()))
+    if group:
+        yield owner, group
 
 
-def _printed(text: str, names: Names) -> list[Printed]:
-    bare, _, comment = text.partition("#")
-    said = _print(bare.strip().rstrip(";"))
-    if not said or comment.strip():
+def _cut(line: str) -> tuple[str, str, str]:
+    """A line's code, its ``#`` and its comment; a ``#`` in quotes is none."""
+    quote = ""
+    for place, letter in enumerate(line):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter == "#":
+            return line[:place], "#", line[place + 1 :]
+    return line, "", ""
+
+
+def numbers_in(text: str) -> list[str]:
+    """The numbers of an output as they are written."""
+    return [match[0] for match in _NUMBER.finditer(_NO_NUMBER.sub(" ", text)) if match[0]]
+
+
+def expected(value: Value) -> list[float]:
+    """The numbers that a value's print holds, in order; NaN for those that nobody knows."""
+    if isinstance(value, Text):
+        return [number for part in value.parts for number in expected(part)]
+    if isinstance(value, str):
+        return [float(text.replace(",", "")) for text in numbers_in(value)]
+    if isinstance(value, bool) or value is None:
         return []
-    node = parsed(plain_code(said))
-    try:
-        return [Printed(said, value(node, names))] if node is not None else []
-    except NotUnderstood:
-        return []
+    if isinstance(value, dict):
+        return [number for pair in value.items() for part in pair for number in expected(part)]
+    if isinstance(value, Ghost):
+        return [math.nan] * math.prod(value.shape) if math.prod(value.shape) <= 400 else _too_many()
+    if isinstance(value, list | tuple):
+        return [number for part in value for number in expected(part)]
+    if isinstance(value, int | float | np.ndarray | np.generic):
+        found = np.asarray(value)
+        if found.dtype == bool:
+            return []
+        return [float(number) for number in found.reshape(-1)] if found.size <= 400 else _too_many()
+    return _too_many()
 
 
-def _shown(text: str, names: Names) -> list[Printed]:
-    """The value of a line that is an expression and nothing else."""
-    node = parsed(plain_code(text)) if not re.search(r"#|;\s*$|print\(", text) else None
-    try:
-        return [Printed(text.strip(), value(node, names), shown=True)] if node else []
-    except NotUnderstood:
-        return []
+def _too_many() -> list[float]:
+    raise NotUnderstood("it prints what is not known")
 
 
-def _statement(statement: Statement, names: Names) -> list[Verdict]:
-    """``name = …  # value`` and ``print(…)  # value``, as equations."""
-    bare, _, comment = statement.text.partition("#")
-    bare = bare.strip().rstrip(";")
-    printed = _print(bare)
-    bare = re.sub(r"^([A-Za-z_]\w*)\s*([-+*/])=\s*(.+)$", r"\1 = \1 \2 (\3)", bare)
-    if printed:  # in brackets, for a name that is printed is not being defined
-        bare = f"({printed})"
-    comment = _array(re.sub(r"^\s*(?:->|=>|=|→)\s*", "", comment)) or comment
-    result = re.match(r"\s*(\[.*|-?\d[\d.,e+-]*)\s*$", comment)
-    if result and bare:
-        if not printed and not re.match(
-            r"\w+\s*=(?!=)", bare
-        ):  # a value that is shown is not being defined
-            bare = f"({bare})"
-        bare = f"{bare} = {result[1]}"
-    elif printed:
-        return []
-    target = re.match(r"([A-Za-z_]\w*)\s*=(?!=)", bare)
-    before = names.values.get(target[1]) if target else None
-    verdicts = check_line(statement.line, bare, names, prose=False)
-    if not result and re.search(r"\d[\d\s.,]*[*/+^×-].*=\s*-?\d", comment):
-        verdicts = verdicts or check_line(statement.line, comment, names.copy())
-    if target and names.values.get(target[1]) is before and before is not None and not verdicts:
-        del names.values[target[1]]  # it has become something that was not understood
-    return [verdict for verdict in verdicts if verdict.status != "unknown" or result]
-
-
-def _attention(first: int, code: str, prelude: list[str], lang: Language) -> list[Verdict]:
-    """What the checker says of each function or class that looks like attention."""
-    try:
-        tree = ast.parse(code)
-    except SyntaxError:
-        return []
-    before = _imports(code) + prelude
-    before = [line for part in before for line in part.splitlines()]
-    whole = "\n".join([*before, code])
-    found = [
-        verdict
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and _looks_like_attention(node)
-        for verdict in _checked(first - len(before), whole, node, first + node.lineno - 1, lang)
-    ]
-    kept = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
-    prelude += [ast.unparse(node) for node in tree.body if isinstance(node, kept)]
-    return found
-
-
-def _imports(code: str) -> list[str]:
-    """The imports that a snippet takes for granted."""
-    return [line for name, line in USUAL.items() if re.search(rf"\b{name}\.", code)]
-
-
-def _looks_like_attention(node: ast.FunctionDef | ast.ClassDef) -> bool:
-    if ATTENTION.search(node.name):
+def fits(text: str, right: float) -> bool:
+    """Whether a number of an output is ``right``, rounded or cut off at its last digit."""
+    if math.isnan(right) or "nan" in text:
         return True
-    if isinstance(node, ast.ClassDef):
-        return False
-    return [arg.arg[:1].lower() for arg in node.args.args[:3]] == ["q", "k", "v"]
+    claimed = float(text.replace(",", ""))
+    if not math.isfinite(right) or not math.isfinite(claimed):
+        return claimed == right
+    mantissa, _, power = text.partition("e")
+    unit = 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
+    slack = 3e-7 * abs(right) + 1e-7 if "." in text else 1e-6
+    rounded = abs(claimed - right) <= 0.5 * unit * ("." in text or "e" in text) + slack
+    return rounded or (
+        "." in text and abs(math.trunc(right / unit * (1 + 1e-9)) * unit - claimed) < 1e-6 * unit
+    )
 
 
-def _checked(
-    first: int, code: str, node: ast.FunctionDef | ast.ClassDef, line: int, lang: Language
+def _against(comments: list[Shown], made: Sequence[Made], names: Names) -> list[Verdict] | None:
+    """What is said of comments that tell what ``made`` is; None where they tell something else."""
+    whole = " ".join(each.text for each in comments)
+    if len(made) == 1 and (verdicts := _shape(comments[0], made[0], names)):
+        return verdicts
+    texts = [each.value for each in made if isinstance(each.value, Text | str)]
+    match = _OUTPUT.match(whole)
+    if not match and not texts:
+        return None
+    if re.search(r"\d\s*[*×/+^]\s*\d|\.\.\.|…", whole):
+        return None
+    try:
+        right = [number for each in made for number in expected(each.value)]
+    except NotUnderstood:
+        return None
+    told = [(each.line, text) for each in comments for text in numbers_in(each.text)]
+    if len(told) != len(right) or not told:
+        if len(comments) > 1:  # the first says it, the next says something else
+            return _against(comments[:-1], made, names)
+        value = _leading(match["value"]) if match else ""
+        told = [(comments[0].line, text) for text in numbers_in(value)]
+        if len(told) != len(right) or not told:
+            return None
+    return _compared(told, right, made, " ".join(each.text for each in comments))
+
+
+def _leading(text: str) -> str:
+    """The number or the array that ``text`` begins with."""
+    if re.match(r"[a-zA-Z.]*[\[(]", text):
+        depth = 0
+        for place, letter in enumerate(text):
+            depth += (letter in "([") - (letter in ")]")
+            if depth == 0 and letter in ")]":
+                return text[: place + 1]
+    number = re.match(
+        r"-?[\d,]*\.?\d+(?:e[-+]?\d+)?(?=$|\s*[,，;；(（:：。—]|\s+[^\d\s*×/+^=-])", text
+    )
+    return number[0] if number else ""
+
+
+def _compared(
+    told: list[tuple[int, str]], right: list[float], made: Sequence[Made], said: str
 ) -> list[Verdict]:
-    from regard.diagnosis.check import check
+    """A verdict for numbers in order; the right value is that of the array they stand in."""
+    place, found = 0, []
+    for each in made:
+        mine = expected(each.value)
+        rows = told[place : place + len(mine)]
+        if not rows:
+            continue
+        claim = f"{each.text} = {' '.join(text for _, text in rows)}"
+        bad = [i for i, (_, text) in enumerate(rows) if not fits(text, mine[i])]
+        known = any(not math.isnan(number) for number in mine)
+        if (
+            bad
+            and len(mine) - len(bad) >= len(bad) - 1
+            and (len(bad) < 3 or 3 * len(bad) < len(mine))
+        ) or (bad and len(mine) == 1):
+            line = rows[bad[0]][0]
+            so = _right(rows, mine, bad)
+            so = f"({so.strip('[]')})" if isinstance(each.value, tuple) else so
+            found.append(Verdict(line, claim, "wrong", "note.wrong", {"right": so}))
+        elif bad:
+            found.append(Verdict(rows[bad[0]][0], claim, "unknown", "note.unknown"))
+        elif known:
+            found.append(Verdict(rows[0][0], claim, "right", "note.right"))
+        place += len(mine)
+    return found
 
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "block.py"
-        file.write_text(code, encoding="utf-8")
-        report = check(f"{file}:{node.name}", lang=lang)
-    if report.verdict in ("right", "different"):
-        return [Verdict(line, node.name, "right", "note.right")]
-    if not report.faults:
-        return [Verdict(line, node.name, "unknown", "note.unknown")]
-    return [
-        Verdict(
-            first + fault.line - 1 if fault.line else line, f"{node.name}: {fault.id}", "wrong",
-            "note.code", {"says": str(fault.says), "right": str(fault.mend)},
-        )
-        for fault in report.faults
-    ]  # fmt: skip
+
+def _right(rows: list[tuple[int, str]], mine: list[float], bad: list[int]) -> str:
+    """The right numbers of the line of the first wrong one."""
+    line = rows[bad[0]][0]
+    mine_here = [(text, mine[i]) for i, (where, text) in enumerate(rows) if where == line]
+    if len(mine_here) > 12 or len(mine) == 1:
+        mine_here = [(rows[i][1], mine[i]) for i in bad[:4]]
+    digits = max(len(text.partition(".")[2].partition("e")[0]) for text, _ in mine_here)
+    if len(mine_here) > 1:
+        return shown(np.array([x for _, x in mine_here]), np.asarray(10.0**-digits))
+    text, x = mine_here[0]
+    return f"{x:,.0f}" if "," in text else shown(np.asarray(x), np.asarray(10.0**-digits))
+
+
+_INLINE = re.compile(
+    r"`(?P<code>[^`]+)`\s*(?:is|gives|returns|equals|prints|has shape|会?(?:得到|返回|给出|输出|打印)|的?(?:结果|形状|值)?(?:是|为)|=|→|->)+\s*`?(?P<value>(?:torch\.Size\()?[\[(][-\d., \[\]()]*[\])]|-?\d[\d.,]*\d|\d)`?(?!\s*[@*×/+])"
+)
+
+
+def check_inline(line: int, text: str, names: Names) -> list[Verdict]:
+    """A verdict for each piece of code in a sentence whose value stands behind it."""
+    found: list[Verdict] = []
+    for match in _INLINE.finditer(text):
+        try:
+            tree = ast.parse(match["code"].strip(), mode="eval").body
+            value = names.program.value(tree, names.program.env)
+        except (*FAULTS, SyntaxError):
+            continue
+        if isinstance(value, Ghost | np.ndarray) and re.search(r"shape|形状", match[0]):
+            value = shape_of(value)
+        made = Made(line, match["code"], value)
+        found += _against([Shown(line, match["value"])], [made], names) or []
+    return found
+
+
+def _shape(comment: Shown, made: Made, names: Names) -> list[Verdict] | None:
+    """A verdict where a comment tells the shape of what a statement makes."""
+    match = _SHAPE.match(comment.text)
+    value = made.value
+    if not match or not isinstance(value, Ghost | np.ndarray) or not shape_of(value):
+        return None
+    if (
+        isinstance(value, np.ndarray)
+        and value.ndim == 1
+        and not match["size"]
+        and value.size == len(numbers_in(match[0]))
+    ):
+        return None  # they are its numbers
+    claimed = split_shape(match["size"] or match["plain"] or match["list"] or match["by"])
+    if len(claimed) != len(shape_of(value)) and (match["words"].strip() or not has_ghost(value)):
+        return None
+    said = f"{made.text}: {comment.text}"
+    verdict = compared(comment.line, said, claimed, tuple(map(str, shape_of(value))), names)
+    return [verdict] if verdict else None
+
+
+def check_printed(first: int, text: str, printed: Sequence[Made]) -> list[Verdict] | None:
+    """The verdicts of an output block after the program that prints ``printed``.
+
+    None where the two cannot be laid side by side.
+    """
+    lines = [Shown(first + i, line) for i, line in enumerate(text.split("\n"))]
+    lines = [
+        replace(each, text=re.sub(r"^\s*(?:>>>.*|Out\[\d+\]:)", "", each.text)) for each in lines
+    ]
+    told = [(each.line, number) for each in lines for number in numbers_in(each.text)]
+    only = [each for each in printed if each.printed] or list(printed)
+    for made in (list(printed), only):
+        try:
+            right = [number for each in made for number in expected(each.value)]
+        except NotUnderstood:
+            continue
+        if len(right) == len(told) and told and "..." not in text:
+            return _compared(told, right, made, text)
+    found: list[Verdict] = []
+    for each in only:
+        label = _label(each.value)
+        places = [i for i, line in enumerate(lines) if label and label in line.text]
+        if len(places) != 1:
+            continue
+        try:
+            right = expected(each.value)
+        except NotUnderstood:
+            continue
+        rest = [
+            (line.line, number) for line in lines[places[0] :] for number in numbers_in(line.text)
+        ]
+        if len(rest) >= len(right) and right:
+            found += _compared(rest[: len(right)], right, [each], text)
+    return found or None
+
+
+def _label(value: Value) -> str:
+    """The words that a print begins with."""
+    first = value
+    while isinstance(first, Text):
+        first = first.parts[0] if first.parts else ""
+    return first.strip() if isinstance(first, str) and len(first.strip()) > 2 else ""

@@ -17,11 +17,48 @@ from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import literal, parsed
+from regard.explanation.notes.references import with_sizes
 from regard.explanation.sheet import Floats
 
 _POWERS = (1.0, 2.0, 0.5, -1.0, -0.5, 3.0)
+_BY_DIGITS, _BY_HEAD = 1, 2
+"""Why there is no doubt of a law."""
+_SIZE = re.compile(
+    r"memory|size|entries|scores|pairs|bytes|[KMG]i?B|cache|FLOP|multipl|param|显存|内存|大小|元素|分数|个数|缓存|参数|计算量|乘法",
+    re.I,
+)
+_DRIVER = re.compile(
+    r"^(?:n|d|h|T|L|N)$|length|token|\bseq|context|heads?\b|layers|d_?(?:model|k)|width|序列|长度|词|头|层|维",
+    re.I,
+)
+_DISTANCE = re.compile(r"distance|距离|i ?- ?j", re.I)
 _LEAST = 3
 """Rows that must agree before a table has a law."""
+
+
+_ITEM = re.compile(
+    r"\s*(?:[-*+]|\d+[.)])\s+\$?(?P<name>[A-Za-z]\w*)\s*=\s*(?P<number>[\d,]+)\$?\s*(?:[:：,，→]|的?时|gives|tokens)\s*(?P<rest>.+)"
+)
+
+
+def check_items(lines: list[str]) -> Iterator[Verdict]:
+    """A verdict for each list whose items are the rows of a table: "n = 512: 0.5 MiB"."""
+    rows: list[tuple[int, list[str]]] = []
+    heads: list[str] = []
+    for line, text in [*enumerate(lines, 1), (0, "")]:
+        match = _ITEM.match(text)
+        parts = re.split(r"[,，;；](?!\d)", match["rest"]) if match else []
+        told = [[*amounts(with_sizes(part).replace("\\", " "))][-1:] for part in parts]
+        cells = [each.said for last in told for each in last]
+        if match and cells and (not rows or len(cells) + 1 == len(heads)):
+            if not rows:
+                units = [" MiB" * (each.kind == "bytes") for last in told for each in last]
+                words = [re.split(r"\d", part)[0] for part in parts]
+                heads = [match["name"], *(w + u for w, u in zip(words, units, strict=False))]
+            rows.append((line, [match["number"], *cells]))
+            continue
+        yield from check_columns(heads, rows)
+        rows = []
 
 
 def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Verdict]:
@@ -33,7 +70,7 @@ def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Ve
     numbers = {column: told for column in range(width) if (told := _column(rows, column))}
     found: list[Verdict] = []
     for target, (claimed, units) in numbers.items():
-        best: tuple[int, Floats, bool] | None = None
+        best: tuple[int, Floats, int] | None = None
         for right, sure in _laws(head, numbers, target):
             same = np.array([close(c, r, u) for c, r, u in zip(claimed, right, units, strict=True)])
             count = int(same.sum())
@@ -43,7 +80,9 @@ def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Ve
         if best is None or best[0] == len(rows):
             continue
         for (line, cells), c, r, u in zip(rows, claimed, best[1], units, strict=True):
-            certain = best[2] and _digits(cells[target], float(c), float(r))
+            certain = best[2] == _BY_HEAD or (
+                best[2] and _digits(cells[target], float(c), float(r))
+            )
             if not close(c, r, u) and (certain or _slip(cells[target], float(c), float(r))):
                 said = f"{head[target]}: {cells[target]}"
                 unit = cells[target].strip()[-3:]
@@ -79,7 +118,7 @@ _BY_NAME = {
 
 def _laws(  # noqa: PLR0912
     head: list[str], numbers: dict[int, tuple[Floats, Floats]], target: int
-) -> Iterator[tuple[Floats, bool]]:
+) -> Iterator[tuple[Floats, int]]:
     """What a column may be, and whether its head or its digits leave no doubt."""
     claimed = numbers[target][0]
     first = min(numbers)
@@ -88,42 +127,52 @@ def _laws(  # noqa: PLR0912
             rf"(?:the )?(?:{name})(?:\(\w+\))?", plain(head[target]).strip(), re.I
         ):
             with np.errstate(all="ignore"):
-                yield function(numbers[first][0]), True
+                yield function(numbers[first][0]), _BY_HEAD
     n = numbers[first][0]
     if (
         target != first
         and (n == np.round(n)).all()
         and re.search(
-            r"kept|visible|pairs|hidden|mask|ones|causal|可见|保留|遮|因果", head[target], re.I
+            r"kept|visible|allow|pairs|hidden|mask|block|ones|zeros|causal|可见|保留|允许|遮|屏蔽|因果",
+            head[target],
+            re.I,
         )
     ):
-        yield n * (n + 1) / 2, True
-        yield n * (n - 1) / 2, True
+        yield n * (n + 1) / 2, _BY_HEAD
+        yield n * (n - 1) / 2, _BY_HEAD
     if target != first and re.search(r"weight|softmax|权重|概率", head[target], re.I):
         scores = np.exp(numbers[first][0] - numbers[first][0].max())
-        yield scores / scores.sum(), True
+        yield scores / scores.sum(), _BY_HEAD
     others = [column for column in numbers if column != target]
     with np.errstate(all="ignore"):
         for column in others:
             x = numbers[column][0]
+            if (x[0] == 0 and (x[1:] > 0).all() and claimed[0] == 0) and len(x) > _LEAST:
+                factor = float(np.median(claimed[1:] / x[1:]))
+                yield factor * x, _BY_HEAD if _DISTANCE.search(head[column]) else 0
             if len({*x.tolist()}) < len(x) or (x <= 0).any():
                 continue
             for power in _POWERS:
                 factor = _nice(float(np.median(claimed / x**power)))
                 if factor:
-                    yield factor * x**power, power in (1.0, 2.0) and _long(claimed)
+                    of_size = _SIZE.search(head[target]) and _DRIVER.search(
+                        plain(head[column]).strip()
+                    )
+                    sure = power in (1.0, 2.0) and (len(x) > _LEAST or "iB" in head[target])
+                    long = _BY_DIGITS * (power in (1.0, 2.0) and _long(claimed))
+                    yield factor * x**power, _BY_HEAD if sure and of_size else long
         for three in combinations(others, 3):
             right = np.prod([numbers[column][0] for column in three], axis=0)
             factor = _nice(float(np.median(claimed / right)))
             if factor and np.isfinite(right).all():
-                yield factor * right, _long(claimed)
+                yield factor * right, _BY_DIGITS * _long(claimed)
         for a, b in combinations(others, 2):
             for first, second in permutations((a, b)):
                 x, y = numbers[first][0], numbers[second][0]
                 for right in (x * y, x / y):
                     factor = _nice(float(np.median(claimed / right)))
                     if factor and np.isfinite(right).all():
-                        yield factor * right, factor == 1 and _long(claimed)
+                        yield factor * right, _BY_DIGITS * (factor == 1 and _long(claimed))
 
 
 def _long(numbers: Floats) -> bool:

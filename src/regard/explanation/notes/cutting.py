@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from regard.explanation.notes.mathtext import FUNCTIONS, plain
 from regard.explanation.notes.parsing import parsed
@@ -37,8 +37,11 @@ def statement(text: str) -> Iterator[tuple[list[str], str]]:
         yield sides, _said(sides)
 
 
-def chains(text: str) -> Iterator[tuple[list[str], str]]:
-    """The sides of each equation in ``text``, cut from the words around it."""
+def chains(text: str, known: Collection[str] = ()) -> Iterator[tuple[list[str], str]]:
+    """The sides of each equation in ``text``, cut from the words around it.
+
+    ``known`` are words that are the names of vectors here.
+    """
     # Wide gaps part the columns of a printed table.
     parts = (UNITS.sub(r"\1 ", plain(part)) for part in re.split(r" {3,}|\t", text))
     for span in (span for part in parts for span in spans(part)):
@@ -50,13 +53,13 @@ def chains(text: str) -> Iterator[tuple[list[str], str]]:
         for index, side in enumerate(sides):
             first, last = index == 0, index == len(sides) - 1
             if first:
-                chain = [_tail(side)]
+                chain = [_tail(side, known)]
                 continue
-            head = _head(side)
+            head = _head(side, known)
             chain.append(head)
             if not last and head.strip() != side.strip():
                 yield chain, _said(chain)
-                chain = [_tail(side)]
+                chain = [_tail(side, known)]
             elif last:
                 yield chain, _said(chain)
 
@@ -98,12 +101,16 @@ def _said(chain: list[str]) -> str:
     return " = ".join(side.strip() for side in chain if side.strip())
 
 
-def _words(text: str) -> list[tuple[str, int, int]]:
+def _words(text: str, known: Collection[str] = ()) -> list[tuple[str, int, int]]:
     """Words of prose: two letters or more that are no function and no likely name."""
     found = []
     for match in re.finditer(r"[A-Za-z_][\w']*", text):
         word = match[0]
-        if word in FUNCTIONS or word in ("array", "tensor", "axis", "dim", "keepdims", "T", "inf"):
+        if (
+            word in FUNCTIONS
+            or word in known
+            or word in ("array", "tensor", "axis", "dim", "keepdims", "T", "inf")
+        ):
             continue
         prose = len(word) > 2 and word.islower() and "_" not in word and not re.search(r"\d", word)
         article = word.lower() in SHORT and word != "A"
@@ -114,9 +121,9 @@ def _words(text: str) -> list[tuple[str, int, int]]:
     return found
 
 
-def _tail(side: str) -> str:
+def _tail(side: str, known: Collection[str]) -> str:
     """The longest end of ``side`` that is an expression."""
-    words = _words(side)
+    words = _words(side, known)
     side = side[words[-1][2] :] if words else side
     found = _longest(side, from_left=False)
     # "3 heads × 2": what is left of an expression says nothing of the whole.
@@ -124,9 +131,9 @@ def _tail(side: str) -> str:
     return side.strip() if cut else found
 
 
-def _head(side: str) -> str:
+def _head(side: str, known: Collection[str]) -> str:
     """The longest beginning of ``side`` that is an expression."""
-    words = _words(side)
+    words = _words(side, known)
     side = side[: words[0][1]] if words else side
     found = _longest(side, from_left=True)
     return "" if re.match(r"\s*[*/^]", side.strip(" ,").removeprefix(found)) else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, product
 
 import numpy as np
@@ -45,7 +45,11 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     units = set(re.findall(r"(?<=\d)\s*([KMGT]B|nats?|bits?)\b", text))
     if len(units) == 1 and not re.search(r"bytes?\b|字节|[KMGT]iB", text):
         text = re.sub(r"(?<=\d)\s*(?:[KMGT]B|nats?|bits?)\b", "", text)
-    for chain, said in chains(text) if prose else statement(text):
+        power = " KMGT".find(next(iter(units))[0])
+        names.scales = (1000.0**power, 1024.0**power) if power > 0 else ()
+    else:
+        names.scales = ()
+    for chain, said in chains(text, names.words) if prose else statement(text):
         verdict = _judge(line, chain, said, names, about)
         if verdict:
             found.append(verdict)
@@ -131,7 +135,8 @@ def mistake(line: int, said: str, right: Floats, target: tuple[Floats, Floats]) 
     value_of, unit, name = right, target[1], ""
     if (found := BYTES.findall(said)) and right.ndim == 0:
         by, name = 1024.0 ** int(found[-1]), f" {_PREFIXES[int(found[-1])]}iB"
-        value_of, unit = right / by, unit / by
+        aside = right / by < 0.01 * target[0] / by  # "8 × 12 × 2 = 213 MiB": of MiB already
+        value_of, unit = right if aside else right / by, unit / by
     values = {"right": shown(np.asarray(value_of), np.asarray(unit)) + name}
     return Verdict(line, _with_bytes(said), "wrong", "note.wrong", values, row)
 
@@ -154,6 +159,8 @@ def _meant_otherwise(
     """
     other = _by_other_rules(node)
     if other != node and _agrees(other, target, names, about):
+        return True
+    if any(_agrees(node, (target[0] * by, target[1] * by), names, about) for by in names.scales):
         return True
     if BYTES.search(said) and any(  # 96 KiB / 16 = 6 KiB: units may stand aside
         _agrees(node, (target[0] / 1024.0**p, target[1] / 1024.0**p), names, about)
@@ -207,9 +214,8 @@ def _is_product(name: str, names: Names) -> bool:
         parts = names.split(name)
     except NotUnderstood:
         return False
-    return len(parts) > 1 and all(
-        part in names.values and names.values[part].ndim for part in parts
-    )
+    found = [names.find(part) for part in parts]
+    return len(parts) > 1 and all(part is not None and part.ndim for part in found)
 
 
 def _define(
@@ -222,7 +228,8 @@ def _define(
     """Remembers what a lone name stands for."""
     for i, side in enumerate(chain):
         name = side.strip()
-        if not LONE.fullmatch(name) or name in ("e", "T") or _is_product(name, names):
+        bound = name in ("e", "T") and name not in names.values
+        if not LONE.fullmatch(name) or bound or _is_product(name, names):
             continue
         rest = [j for j in range(len(chain)) if j != i]
         # What is computed is exact; what is only written is taken at its word.
@@ -242,7 +249,7 @@ def _define(
             known = names.values.get(name)
             if known is not None and known.ndim and known.shape == found[0].shape:
                 same = np.abs(known - found[0]) <= 0.5 * found[1] + 1e-9
-                if 2 * same.sum() >= same.size:  # the same again: a claim
+                if 2 * same.sum() > same.size:  # the same again: a claim
                     continue
             names.tell(name, *found)
         elif values[rest[0]] is None:
@@ -338,18 +345,27 @@ def _identity(line: int, said: str, nodes: Sequence[Node | None], names: Names) 
         if first.shape == second.shape and np.allclose(first, second, rtol=1e-6, atol=1e-9):
             return Verdict(line, said, "right", "note.right")
     first = value(sides[0], names)
+    if first.ndim == 0:
+        return None  # "4nd² = 2n²d" is there to be solved
     return Verdict(
         line, said, "wrong", "note.wrong", {"right": shown(first, np.full(first.shape, 1e-4))}
     )
 
 
 def shown(exact: Floats, unit: Floats) -> str:
-    """The right value with a digit more than was claimed."""
+    """The right value as exactly as it was claimed, and with a digit more where that says more."""
     smallest = float(np.min(unit)) if np.size(unit) else 1e-4
     exact = np.where(np.abs(exact) < 1e-9 * smallest, 0.0, exact)  # 0.15 − 0.10 − 0.05
-    digits = int(np.clip(np.ceil(-np.log10(smallest)) + 1, 0, 6)) if smallest < 1 else 4
-    if exact.ndim == 0:
-        return written(float(exact), digits)
-    if exact.ndim == 1:
-        return "[" + ", ".join(written(float(x), digits) for x in exact) + "]"
-    return "[" + ", ".join(shown(row, unit) for row in exact) + "]"
+    if smallest >= 1 or smallest < 1e-6 or not np.isfinite(exact).all():
+        return _rows(exact, lambda x: written(x, 4 if smallest >= 1 else 6))
+    digits = round(-np.log10(smallest))
+    short = _rows(exact, lambda x: f"{x:.{digits}f}".replace("-", "−"))
+    exactly = _rows(exact, lambda x: written(x, digits + 1))
+    same = np.abs(np.round(exact, digits) - np.round(exact, digits + 1)) < 0.01 * smallest
+    return short if bool(same.all()) else f"{exactly} ≈ {short}"
+
+
+def _rows(array: Floats, write: Callable[[float], str]) -> str:
+    if array.ndim == 0:
+        return write(float(array))
+    return f"[{', '.join(_rows(part, write) for part in array)}]"

@@ -24,10 +24,14 @@ NOT = re.compile(
 )
 """What denies a claim."""
 UNLIKE = re.compile(
-    r"\bunlike\b|\bcompared\b|\bin contrast\b|\bthan\b|不像|相比|不同于|与.{1,12}不同",
+    r"\bunlike\b|\bcompared\b|\bin contrast\b|(?<!rather )\bthan\b|不像|相比|不同于|与.{1,12}不同",
     re.I,
 )
 """What compares: whose property it is cannot be told by its words."""
+
+
+OTHER = re.compile(r"flash|linear attention|\bKV\b|cache|window|sparse|RNN|窗口|缓存|稀疏", re.I)
+"""What "it" may be, other than attention."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Fact:
         ``context`` is what came before, for a clause that says "it".
         """
         found = re.search(self.said, clause, re.I)
-        if not found or re.search(self.unless, clause, re.I):
+        its = re.match(r"\W*(?:its|their|it|它的?)\b", clause, re.I) and OTHER.search(context)
+        if not found or its or re.search(self.unless, clause, re.I):
             return None
         if not all(re.search(topic, context + clause, re.I) for topic in self.about):
             return None
@@ -78,7 +83,7 @@ _FLASH = r"flash ?-?attention"
 _RNN = r"\bRNNs?\b|LSTM|recurrent|循环神经网络"
 _OTHERS = (
     r"RNN|LSTM|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口"
-    r"|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈|parameter|参数|Mamba|state space"
+    r"|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈|parameter|参数|Mamba|state space|decompos|分解"
 )
 
 _MANY_TIMES = (
@@ -122,7 +127,7 @@ FACTS = (
             r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈|(?:参数量?|计算量|代价)[^。，,]{0,4}不变|param\w*[^.,]{0,20}(?:unchanged|the same)|same (?:number of )?param|cost[^.,]{0,16}(?:unchanged|the same)|same cost",
         )
         for key, right, of in (
-            ("note.heads-parameters", "4d²", r"param|参数"),
+            ("note.heads-parameters", "4d²", r"param|number of weights|参数"),
             ("note.heads-cost", "h · 2n²(d/h) = 2n²d", r"cost|compute|comput|expens|FLOP|计算|代价|成本"),
         )
     ),
@@ -133,18 +138,18 @@ FACTS = (
     ),
     Fact(
         "note.concat", "[O₁ … Oₕ] W_O", (r"\bheads?\b|头", r"output|result|输出|结果"),
-        r"\b(?:averaged|summed|added (?:together|up))\b|(?:are|is) (?:then )?added\b|(?:average|sum|mean) of (?:the |all |its |outputs? of )*heads?|取平均|求平均|的平均|相加|求和", r"weights|权重|gradient|梯度|W_O\[|Σ",
+        r"\b(?:averaged|summed|added (?:together|up))\b|(?:are|is) (?:then )?added\b|(?:average|sum|mean) of (?:the |all |its |outputs? of )*heads?|取平均|求平均|的平均|相加|求和", r"weights|权重|gradient|梯度|W_O\[|Σ|加权|weighted|原输入|残差|residual|[Vv]alue|值向量",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
         r"(?:over|along|across) (?:the )?(?:quer(?:y|ies)|first (?:axis|dimension)|batch|heads?\b|features?|embedding|column)"
         r"|(?:dim|axis)\s*=\s*0|(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)",
-        r"columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
+        r"还是|\bor\b|columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
-        r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b",
-        r"dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
+        r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b(?!\.\d)|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b(?!\.\d)",
+        r"还是|\bor\b|dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
     ),
     Fact(
         "note.shift", "softmax(s + c) = softmax(s)", (r"softmax|weights|权重|max|最大",),
@@ -168,13 +173,13 @@ FACTS = (
     Fact(
         "note.symmetric", "a_ij ≠ a_ji", (r"matrix|weights|矩阵|权重",),
         r"always (?:be )?symmetric|(?:weights?|attention)(?: weights?)?(?: matrix)? (?:is|are) symmetric|(?:总是|一定|必然|都)是?对称|注意力矩阵是?对称",
-        r"because (?:we|Q|here)|\bhere\b|Q = K|W_Q = W_K|\bif\b|\bwhen\b|因为\s*(?:Q|这里|此处|用)|此处|这里|如果|若|时",
+        r"X\s*X\^?T|because (?:we|Q|here)|\bhere\b|Q = K|W_Q = W_K|\bif\b|\bwhen\b|因为\s*(?:Q|这里|此处|用)|此处|这里|如果|若|时",
     ),
     Fact(
         "note.scale", "√d_k", (r"scores?|dot products?|QK\^T|q \* k|分数|点积|得分|softmax",),
         r"(?:divid\w*|scal\w+)(?: (?:the )?(?:scores?|dot products?|QK\^T|them|it))?[^.。]{0,12} by (?:1/)?(?:d_?k?|the (?:dimension|width)(?: d_?k?)?)(?![\w^/*])(?!\s*\^)"
         r"|除以\s*(?:键的|向量的)?\s*(?:维度|宽度|维数)?\s*d_?k?(?![\w^/])(?!\s*\^|的平方根)|\)\s*/\s*\(*\s*d(?:_?k)?\s*\)",
-        r"\bif\b|would|had|variance|方差|如果|若|假如|head|heads|头",
+        r"\bD\s*(?:\\?left)?\s*\(|Var|\bif\b|would|had|variance|方差|如果|若|假如|head|heads|头",
     ),
     Fact(
         "note.scale", "√d_k", (r"softmax",), r"K\^T\s*\)*\s*/\s*\(*\s*d(?:_?k)?\s*\)",
@@ -190,7 +195,7 @@ FACTS = (
         "note.mask-zero", "−∞", (_MASK, r"scores?|logits?|position|instead of|before|softmax|entr(?:y|ies)|分数|得分|之前|位置|-inf"),
         r"(?:set|sett|fill|replac|becom|assign|chang)\w*[^.。]{0,24}(?:to|with|by|\be) (?:0|zeros?)\b(?!\.\d)|(?:are|is) (?:0|zero)\b(?!\.\d)"
         r"|(?:设为|设成|置为|置成|变成|变为|填成|填充为|填|赋值为|改为|乘以)\s*0(?![.\d])",
-        r"weight|probabilit|after (?:the )?softmax|权重|概率|softmax\s*之?后|bias|exp|e\^|output|输出",
+        r"其他|其余|未被|otherwise|the rest|elsewhere|others|length|长度|weight|probabilit|after (?:the )?softmax|权重|概率|softmax\s*之?后|bias|exp|e\^|output|输出",
     ),
     Fact(
         "note.true-drops", "True = drop", (r"MultiheadAttention|key_padding_mask",),
@@ -214,7 +219,7 @@ FACTS = (
     Fact(
         "note.layernorm", "d", (r"layer ?norm|层归一化|\bLN\b",),
         r"(?:over|across|along|of|for|沿着?|对|在|跨)\s*(?:the |all |all the |whole |entire |整个|一个)*\s*(?:batch|tokens?\b|sequence|positions|examples|词元|序列|批)",
-        r"batch ?norm|批归一化|each|every|token's|independent|per[- ]token|\bone token|\ba token|每个|单个",
+        r"initializ|checkpoint|batch ?norm|批归一化|each|every|token's|independent|per[- ]token|\bone token|\ba token|每个|单个",
     ),
     Fact(
         "note.pe-added", "X + P", (r"position(?:al)? (?:encoding|embedding)s?|sinusoid|位置编码",), r"concatenated|拼接(?:到|在|上|起来)",
@@ -222,7 +227,7 @@ FACTS = (
     ),
     Fact(
         "note.pe-fixed", "sin, cos", (r"sinusoid|\bsine|正弦",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b|学(?:习|出|到)|训练(?:得到|出来)",
-        r"\bor\b|instead|versus|\bvs\b|similar|nearly|both|比|与|或|也",
+        r"\bor\b|instead|rather|versus|\bvs\b|similar|nearly|both|不是|比|与|或|也",
     ),
     Fact(
         "note.rotary-values", "Q, K", (_ROTARY,), r"(?:appl|rotat|turn)\w*[^.。]{0,40}(?:(?:and|the) values?\b|\bV\b)|values? (?:is|are|get)s? (?:also )?rotat|(?:作用|旋转|应用)[^。]{0,14}(?:V\b|值)|(?:V\s*|值)[^。，]{0,6}旋转",
@@ -255,10 +260,13 @@ FACTS = (
         r"(?:mix|exchang|communicat|interact)\w*[^.。]{0,24}(?:tokens|positions|words|information)|(?:tokens|positions|words|patches) (?:mix|exchange|communicate|interact|talk)|(?:between|across|among) (?:different |the )?(?:tokens|positions|words|patches)|(?:位置|词元|词)之间",
         r"attention|注意力",
     ),
-    Fact("note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行"),
+    Fact(
+        "note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行",
+        r"limit|hinder|Transformer|attention|限制|受限|相对|优势|难以|注意力",
+    ),
     Fact(
         "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",),
-        r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负",
+        r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b(?! (?:number|inf))|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负",
     ),
     Fact(
         "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",

@@ -7,6 +7,7 @@ told by the words of its two parts; the power stands in a table.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.amounts import amounts
@@ -98,14 +99,72 @@ def _outcome(text: str) -> str:
     return next((name for name, words in OUTCOMES if re.search(words, text, re.I)), "")
 
 
+def _several(found: list[re.Match[str]], text: str, names: Names) -> Found | None:
+    """One thing that is changed, and what comes of it part by part."""
+    first = found[0]
+    driver = _driver(re.split(r"[,，;；]", text[: first.end() + 20])[0])
+    if not driver or DENIED.search(text) or NOT.search(re.sub(TIMES, " ", text)):
+        return None
+    for before, last in pairwise(found):
+        part = re.split(r"[,，;；]", text[before.end() : last.start()])[-1]
+        power = POWERS.get((driver, _outcome(part)))
+        said = factor_of(last)
+        if power is not None and said and abs(said - factor_of(first) ** power) > 0.01 * said:
+            return False, "note.growth", {"right": written(factor_of(first) ** power)}
+    return True, "note.right", {}
+
+
+_SUPPOSED = re.compile(
+    r"^we\b|\b(?:if|with|when|suppose|what|let)\b|[?？]|如果|假如|当|若|把|设", re.I
+)
+
+
+def remember(text: str, names: Names) -> None:
+    """Keeps what a sentence supposes to be changed: "What if we double the context?"."""
+    found = [*TIMES.finditer(text)]
+    if not found or not _SUPPOSED.search(text[: found[0].end() + 40]):
+        return
+    first = found[0]
+    near = re.split(r"[,，;；。]", text[first.end() :])[0]
+    driver = _driver(f"{re.split(r'[,，;；。]', text[: first.start()])[-1]} {near}")
+    if driver and not first["one"]:
+        names.driven = (driver, factor_of(first), 2)
+
+
+def _driven(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """One factor, of what was supposed in the sentence before."""
+    driver, times, left = names.driven
+    names.driven = (driver, times, left - 1) if left > 1 else ()
+    if match["one"] or NOT.search(re.sub(TIMES, " ", text)) or DENIED.search(text) or _driver(text):
+        return None
+    outcome = _outcome(re.sub(r"\b(?:also|too)\b|也", "", text[: match.start()]))
+    power = POWERS.get((driver, outcome))
+    said = factor_of(match)
+    if power is None or not said or times == 1:
+        return None
+    right = times**power
+    if abs(said - right) < 0.01 * right:
+        return True, "note.right", {}
+    told = re.match(r"\D{0,8}(?:to|约|即|为|是)\s*(\d+(?:\.\d+)?)", text[match.end() :])
+    value = f" → {written(float(told[1]) / said * right)}" if told else ""
+    return False, "note.growth", {"right": written(right) + value}
+
+
 def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
     """Of two factors in a sentence, the outcome's against the power of what is changed."""
     found = list(TIMES.finditer(text))
-    if len(found) != 2 or re.search(r"\bthan\b|\bGQA|\bMQA|\bper\b|与.{1,12}相比", text):
+    if len(found) == 1 and names.driven:
+        return _driven(found[0], text, names)
+    if len(found) < 2 or re.search(r"\bthan\b|\bGQA|\bMQA|\bper\b|与.{1,12}相比", text):
         return None
+    if len(found) > 2:
+        return _several(found, text, names)
     first, last = found
     between = text[first.end() : last.start()]
-    cut = re.search(r",? \b(?:when|if|as|whenever|once|then|while)\b|[,，;；]", between)
+    cut = re.search(
+        r",? \b(?:when|if|as(?! (?:large|much|many|big|long|wide|high)\b)|whenever|once|then|while)\b|[,，;；]",
+        between,
+    )
     place = first.end() + (cut.start() if cut else len(between))
     one, other = text[:place], text[place:]
     backwards = bool(cut and re.match(r",? \b(?:when|if|as|whenever|once)\b", cut[0]))

@@ -110,7 +110,7 @@ def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
         )
     )  # fmt: skip
     in_values = re.search(
-        r"in (?:the )?(?:V\b|values?)|(?:对|关于)\s*(?:V|值)|given the weights|权重固定|给定权重|W_?[QKVO]",
+        r"in (?:the )?(?:V\b|values?)|(?:对|关于)\s*(?:V|值)|given the weights|权重固定|给定权重|W_?[QKVO](?!.*\bin X)",
         text,
     )
     if in_values:
@@ -121,6 +121,9 @@ def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
         re.I,
     ):
         return None
+    factors = len(re.findall(r"X", re.split(r"linear|线性", text)[0])) if "W" in text else 3
+    if factors == 2:
+        return denied, "note.wrong", {"right": "X W_Q W_Kᵀ Xᵀ: 2"}
     return denied, "note.linear", {"right": str(_degree())}
 
 
@@ -160,7 +163,17 @@ def heads(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
     """4nd² = 2n²d at n = 2d."""
-    if not re.search(r"cost|multipl|FLOP|projection|代价|计算量|乘法|投影|相等", text, re.I):
+    if not re.search(
+        r"cost|multipl|FLOP|projection|4nd|代价|计算量|乘法|投影|相等",
+        " ".join([*names.recent[-1:], text]),
+        re.I,
+    ):
+        return None
+    whole = " ".join([*names.recent[-1:], text])
+    solved = re.search(
+        r"(\d*)n\^2\s*\*?\s*d\s*=\s*(\d+)nd\^2|(\d+)nd\^2\s*=\s*(\d*)n\^2\s*\*?\s*d", whole
+    )
+    if re.search(r"FFN|feed|前馈", whole) or (solved and _coefficients(solved) != 2):
         return None
     said = match["factor"].replace(" ", "").replace("*", "")
     if not said.isdigit():
@@ -171,6 +184,12 @@ def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
         return None
     n = 2 * int(width[1])
     return int(said) == n, "note.equal-at", {} if int(said) == n else {"right": f"n = 2d = {n:,}"}
+
+
+def _coefficients(solved: re.Match[str]) -> float:
+    """How many d are n where the two sides are equal."""
+    square, line = (solved[1], solved[2]) if solved[2] else (solved[4], solved[3])
+    return float(line) / float(square or 1)
 
 
 def order(match: re.Match[str], text: str, names: Names) -> Found | None:
@@ -220,17 +239,19 @@ def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
 def shared(match: re.Match[str], text: str, names: Names) -> Found | None:
     """H query heads over G key heads: H / G of them share one, and the cache is as much smaller."""
     queries = re.search(
-        r"(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?查询头|个?头|heads)", text, re.I
+        r"(?<!every )(?<!each )(?<!每)(?<!每 )(?<!per )\b(\d+)\s*(?:query[- ]heads|quer(?:y|ies)|个?\s*(?:查询|query) ?头|个?头|heads)",
+        text,
+        re.I,
     )
     keys = re.search(
-        r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(\d+)\s*个?\s*(?:键值|KV|键)\s*头",
+        r"(\d+)\s*(?:key(?:[-/ ](?:and )?value)?|KV)[- ]?(?:head|group)s?|(?:into|成|为)\s*(\d+)\s*(?:groups|组)|(\d+)\s*个?\s*(?:键值|KV|键)\s*头",
         text,
         re.I,
     )
     one = re.search(r"multi-?query|MQA|一个键|one key", text, re.I)
     if not queries or not (keys or one) or NOT.search(text):
         return None
-    g = float((keys[1] or keys[2]) if keys else 1)
+    g = float(next(filter(None, keys.groups())) if keys else 1)
     said = float(next(group for group in match.groups() if group))
     if not g:
         return None
@@ -300,6 +321,28 @@ def unsoftened(match: re.Match[str], text: str, names: Names) -> Found | None:
         re.I,
     )
     return bool(right), "note.linear", {} if right else {"right": str(_degree())}
+
+
+def direction(match: re.Match[str], text: str, names: Names) -> Found | None:
+    """What rises from a to b ends higher."""
+    words = text[max(0, match.start() - 24) : match.end() + 4]
+    up = (
+        re.search(r"\b(?:ris|rose|increas|grow|grew|climb)|\bup\b|升|增|提高|变大", words)
+        is not None
+    )
+    down = (
+        re.search(r"\b(?:fall|fell|drop|decreas|shrink|sink|sank)|\bdown\b|降|减|变小", words)
+        is not None
+    )
+    a, b = float(match["a"]), float(match["b"])
+    if up == down or a == b or NOT.search(words):
+        return None
+    right = (b > a) == up
+    return (
+        right,
+        "note.wrong",
+        {} if right else {"right": f"{match['b']} {'<' if b < a else '>'} {match['a']}"},
+    )
 
 
 def letters(match: re.Match[str], text: str, names: Names) -> Found | None:

@@ -10,16 +10,36 @@ import numpy as np
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.mathtext import plain
-from regard.explanation.notes.parsing import NotUnderstood, parsed
+from regard.explanation.notes.parsing import NotUnderstood, Number, parsed
 
 Shape = tuple[str, ...]
 """A number, a letter or a small expression for each axis."""
 
-_SHAPE = r"\(\s*\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+\s*\)"
-_REAL = re.compile(
-    r"(?P<name>[A-Za-z]\w*(?:\s*(?:\^T|K\^T))?|[A-Za-z]*Attention\([^)]*\)|result|output|结果|输出)\s*(?:lies|is|are|lives|again|)\s*(?:in|∈)\s*(?:mathbb\{?R\}?|R|ℝ)\s*\^\s*\(?\s*(?P<a>\w+)\s*\*\s*(?P<b>\w+)"
+_AXES = r"\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+"
+_SHAPE = rf"[(\[]\s*{_AXES}\s*[)\]]"
+_BY = r"\b\w+(?:\s*\*\s*\w+)+\b(?!\s*[=*/+^(])"
+_IS = r"\s*(?:来自\w{2,3}器|from the \w+coder|is|are|has|have|of|the|a|an|with|shape|size|dimensions?|lies|lives|again|in|:|=|为|是|的?(?:形状|大小)[为是]?|,|\s)*"
+_REAL = r"\s*(?:lies|lives|is|are|again|\s)*(?:in|∈)\s*(?:mathbb\{?R\}?|R|ℝ)\s*\^\s*\(?\s*"
+_NAME = r"(?:Q\s*K\^T|K\^T|[A-Za-z]*Attention\([^)]*\)|(?<![\w^])[QKVqkv](?![\w^])|(?:the )?(?:quer(?:y|ies)|keys?|values?)|scores?|(?:attention )?weights?|results?|outputs?|分数|注意力(?:权重|矩阵)|权重|输出|结果|查询|键|值)"
+_TOLD = re.compile(
+    rf"(?P<name>{_NAME}(?:(?:\s*(?:,|and|、|和|与)\s*)+{_NAME})*)(?: ?(?:tensor|matrix|array|matrices|矩阵|张量))?(?:{_IS}(?P<shape>{_SHAPE}|{_BY})|{_REAL}(?P<real>\w+(?:\s*\*\s*\w+)+))"
 )
-_IS = r"\s*(?:is|are|has|have|of|the|a|with|shape|size|:|=|为|是|的?形状[为是]?|,)*\s*"
+_SPLIT = r"\bview\b|split|reshape|transpose\(|多头|分头|拆"
+"""What is done to queries, keys and values alike."""
+_ITEM = re.compile(
+    rf"\s*(?P<label>[A-Za-z一-鿿][^():：]{{2,60}}?)\s*[:：]\s*(?P<shape>{_SHAPE})[\s.。;；]*"
+)
+ROLES = (
+    ("transposed", r"^(?!.*Q).*(?:K\s*\^T|K 的?转置|transposed keys?|keys?,? transposed)"),
+    ("mixed", r"(?:times|\*|@) ?V\b|乘以? ?V|weighted|加权"),
+    (
+        "scores",
+        r"Q\s*K|\bscor|logit|(?<!of )weights?\b|softmax|attention (?:matri|map)|分数|得分|权重|注意力矩阵",
+    ),
+    ("merged", r"concat|merge|joined|合并|拼接|拼起来|out(?:put)? proj|输出投影|W_O"),
+    ("mixed", r"output|result|输出|结果|Attention\("),
+)
+"""What a name of an array says of it, the narrowest first."""
 
 
 def split_shape(text: str) -> Shape:
@@ -31,7 +51,7 @@ def compared(line: int, said: str, claimed: Shape, shape: Shape, names: Names) -
     """What is said of a claimed shape; None where a letter of it is not known."""
     if len(claimed) != len(shape):
         if all(each.isdigit() for each in claimed) and all(each.isdigit() for each in shape):
-            return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape)})
+            return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape, said)})
         return None
     pairs = [(_number(a, names), _number(b, names)) for a, b in zip(claimed, shape, strict=True)]
     same = [
@@ -41,10 +61,14 @@ def compared(line: int, said: str, claimed: Shape, shape: Shape, names: Names) -
         return Verdict(line, said, "right", "note.right")
     if not all(x and y for x, y in pairs):
         return None
-    return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape)})
+    if all(each.isdigit() for each in claimed):
+        shape = tuple(str(y) for _, y in pairs)
+    return Verdict(line, said, "wrong", "note.wrong", {"right": _written(shape, said)})
 
 
-def _written(shape: Shape) -> str:
+def _written(shape: Shape, said: str = "(") -> str:
+    if not re.search(r"[(\[]", said):
+        return " × ".join(shape)
     return f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
 
 
@@ -59,53 +83,138 @@ def _number(text: str, names: Names) -> int:
     return int(found) if found.ndim == 0 and found == int(found) else 0
 
 
-_TOLD = re.compile(
-    rf"(?<![\w])(?P<name>[qkvQKVX]|(?:the )?(?:quer(?:y|ies)|keys?|values?))(?![\w^]){_IS}(?P<shape>{_SHAPE})"
-)
-_ASKED = re.compile(
-    rf"(?P<what>scores?(?: matrix)?|(?:attention )?weights?|Q\s*K\^T|output|result|分数(?:矩阵)?|注意力(?:权重|矩阵)|权重(?:矩阵)?|输出|结果)(?: (?:tensor|matrix|array))?{_IS}(?P<shape>{_SHAPE})"
-)
-
-
 def check_told_shapes(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each shape that is told of scores and outputs, where those of Q, K and V were."""
     text = re.sub(r"\s*\(T\)|\^\s*top\b|\^\s*T\b", "^T", plain(re.sub(r"[`$]", "", sentence)))
     text = re.sub(r"\\?mathbb\s*\{?\s*R\s*\}?", "R", text).replace("\\", " ")
-    said = sentence.strip()
     found: list[Verdict] = []
-    for match in _REAL.finditer(text):
-        found += _placed_shape(line, said, match["name"], (match["a"], match["b"]), names)
+    if item := _ITEM.fullmatch(text):
+        return placed(line, text.strip(), item["label"], split_shape(item["shape"][1:-1]), names)
     for match in _TOLD.finditer(text):
-        _placed_shape(line, said, match["name"], split_shape(match["shape"][1:-1]), names)
-    for match in _ASKED.finditer(text):
-        found += _placed_shape(line, said, match["what"], split_shape(match["shape"][1:-1]), names)
+        shape = split_shape((match["shape"] or match["real"]).strip("()[]"))
+        found += placed(line, match[0].strip(), match["name"], shape, names)
     return found
 
 
-def _placed_shape(line: int, said: str, name: str, claimed: Shape, names: Names) -> list[Verdict]:
-    word = name.replace(" ", "").lower().removeprefix("the")
-    if word[:1] in "qkv" and (len(word) == 1 or re.match(r"quer|key|value", word)):
-        names.shapes[f"{word[0]} told"] = claimed
+def check_shape_instances(line: int, sentence: str, names: Names) -> list[Verdict]:
+    """A shape in letters, and the same in numbers once the letters are told."""
+    text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", "")
+    told = re.findall(r"\b([A-Za-z]\w*)\s*=\s*(\d+)\b(?!\s*[*/.])", text)
+    local = names.copy(**{name: np.array(float(number)) for name, number in told})
+    found: list[Verdict] = []
+    for match in re.finditer(_SHAPE, text):
+        shape = split_shape(match[0][1:-1])
+        if len(shape) < 3:
+            continue
+        if not all(each.isdigit() for each in shape):
+            if not any("." in each for each in shape):
+                names.layouts = [shape, *names.layouts][:4]
+            continue
+        for letters in names.layouts:
+            sizes = [_number(each, local) for each in letters]
+            if len(letters) != len(shape) or not all(sizes):
+                continue
+            same = sum(str(a) == b for a, b in zip(sizes, shape, strict=True))
+            if same == len(shape):
+                found.append(Verdict(line, match[0], "right", "note.right"))
+            elif 2 * same >= len(shape) and _likely(letters, names.layouts):
+                right = tuple(map(str, sizes))
+                found.append(
+                    Verdict(line, match[0], "wrong", "note.wrong", {"right": _written(right)})
+                )
+            break
+    return found
+
+
+def _likely(letters: Shape, layouts: Sequence[Shape]) -> bool:
+    """Whether no other shape of as many axes was told."""
+    return sum(len(each) == len(letters) for each in layouts) == 1
+
+
+def placed(line: int, said: str, label: str, claimed: Shape, names: Names) -> list[Verdict]:
+    """A verdict on the shape of what ``label`` names; that of queries, keys and values is kept."""
+    role = next((role for role, words in ROLES if re.search(words, label, re.I)), "")
+    if not role:
+        for letter, words in (
+            ("q", r"\bQ\b|quer|查询"),
+            ("k", r"\bK\b|key|键"),
+            ("v", r"\bV\b|value|值"),
+        ):
+            if re.search(rf"{words}|{_SPLIT}", label, re.I):
+                names.shapes[f"{letter} told"] = claimed
         return []
-    q, k, v = (names.shapes.get(f"{letter} told") for letter in "qkv")
-    if re.match(r"qk|score|weight|attentionweight|attentionmatr|分数|注意力|权重", word):
-        right = (
-            (*q[:-1], k[-2])
-            if q and k and len(q) == len(k) > 1 and q[:-2] == k[:-2] and q[-1] == k[-1]
-            else None
+    if (
+        role == "transposed"
+        and len(claimed) > 2
+        and len(names.shapes.get("k told", ())) != len(claimed)
+    ):
+        names.shapes["k told"] = (*claimed[:-2], claimed[-1], claimed[-2])
+    q, k, v = (names.shapes.get(f"{letter} told", ()) for letter in "qkv")
+    scores: Shape = ()
+    if len(q) == len(k) > 1 and q[:-2] == k[:-2] and q[-1] == k[-1]:
+        scores = (*q[:-1], k[-2])
+    mixed = (*scores[:-1], v[-1]) if scores and len(v) == len(q) else ()
+    merged: Shape = ()
+    if len(mixed) == 4 and mixed[1].isdigit() and mixed[3].isdigit():
+        merged = (mixed[0], mixed[2], str(int(mixed[1]) * int(mixed[3])))
+    right = {
+        "transposed": (*k[:-2], k[-1], k[-2]) if len(k) > 1 else (),
+        "scores": scores,
+        "merged": merged,
+    }.get(role, mixed)
+    if role == "mixed" and len(claimed) == len(merged):
+        right = merged
+    if not right or len(right) != len(claimed):
+        return []
+    letters = {each for each in claimed if not each.isdigit()}
+    if letters and letters <= {each for shape in (q, k, v) for each in shape} and right != claimed:
+        return [Verdict(line, said, "wrong", "note.wrong", {"right": " × ".join(right)})]
+    verdict = compared(line, said, claimed, right, names)
+    return [verdict] if verdict else []
+
+
+_PRODUCT = re.compile(r"\(\s*(\w+)\s*\*\s*(\w+)\s*\)\s*\*?\s*\(\s*(\w+)\s*\*\s*(\w+)\s*\)")
+
+
+def check_cost_cells(line: int, cells: Sequence[str]) -> list[Verdict]:
+    """A product of shapes and what it costs, both in letters: (n × d)(d × n) is n²d."""
+    product = next((m for cell in cells if (m := _PRODUCT.search(plain(cell)))), None)
+    if product is None or product[2] != product[3] or product[1].isdigit():
+        return []
+    letters = (product[1], product[2], product[4])
+    random = np.random.default_rng(0)
+    for cell in cells:
+        node = parsed(plain(re.sub(r"^\s*[~≈]?\s*|O\((.*)\)", r"\1", cell)))
+        if (
+            node is None
+            or isinstance(node, Number)
+            or node[0] == "name"
+            or _PRODUCT.search(plain(cell))
+        ):
+            continue
+        ratios = []
+        for _ in range(3):
+            told = {letter: random.uniform(1, 3) for letter in letters}
+            try:
+                cost = value(node, Names({name: np.asarray(x) for name, x in told.items()}))
+            except NotUnderstood:
+                break
+            ratios.append(float(cost) / np.prod([told[letter] for letter in letters]))
+        if len(ratios) < 3:
+            continue
+        if max(ratios) - min(ratios) < 1e-6:
+            return [Verdict(line, cell, "right", "note.right")]
+        times = re.match(r"\d*", plain(cell).strip())
+        power = "".join(
+            f"{x}{'²' if letters.count(x) == 2 else '³' if letters.count(x) == 3 else ''}"
+            for x in dict.fromkeys(sorted(letters, key=lambda x: (-letters.count(x), x)))
         )
-    elif re.match(r"output|result|输出|结果|attention\(", word):
-        right = (*q[:-1], v[-1]) if q and v and len(q) == len(v) > 1 and q[:-2] == v[:-2] else None
-    else:
-        right = None
-    if right is None or len(right) != len(claimed):
-        return []
-    if right == claimed:
-        return [Verdict(line, said, "right", "note.right")]
-    same_kind = all(a.isdigit() == b.isdigit() for a, b in zip(right, claimed, strict=True))
-    if not same_kind or not {*claimed} <= {each for shape in (q, k, v) if shape for each in shape}:
-        return []
-    return [Verdict(line, said, "wrong", "note.wrong", {"right": " × ".join(right)})]
+        return [
+            Verdict(
+                line, cell, "wrong", "note.wrong", {"right": f"{times[0] if times else ''}{power}"}
+            )
+        ]
+    return []
 
 
 def check_shape_cells(
@@ -121,6 +230,18 @@ def check_shape_cells(
     ]
     letters = next((shape for shape in shapes if not all(each.isdigit() for each in shape)), None)
     numbers = next((shape for shape in shapes if all(each.isdigit() for each in shape)), None)
+    if (
+        not letters
+        and len(cells) > 1
+        and (told_here := re.fullmatch(rf"{_SHAPE}|{_BY}", plain(cells[1].strip("`$ "))))
+    ):
+        return placed(
+            line,
+            " | ".join(cells[:2]),
+            plain(cells[0]),
+            split_shape(told_here[0].strip("()[]")),
+            names,
+        )
     if not letters or not numbers or len(letters) != len(numbers):
         return []
     right = tuple(str(_number(each, local)) for each in letters)

@@ -17,18 +17,16 @@ from regard.core import formula
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import pieces
+from regard.explanation.notes.derived import matrices
+from regard.explanation.notes.derived import tables as derived
 from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
+from regard.explanation.notes.sums import check_sums, check_weighted, lists_in, remember
+from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
-_NUMBER = r"-?(?:\d+\.\d+|\d+)%?"
-_BARE = re.compile(
-    rf"(?<![\w.,(\[*/^+=-])(?<![*/^+=] )({_NUMBER}(?:\s*[,、]\s*(?:and )?{_NUMBER})*\s*(?:,? and|和|与|、|及|以及)\s*{_NUMBER})(?![\w.]*\d|\s*[*/^+=])"
-)
-_BRACKETS = re.compile(rf"(?<![\w)\]])[(\[]\s*({_NUMBER}(?:\s*,\s*{_NUMBER})+)\s*[)\]]")
-_SLASHES = re.compile(r"(?<![\w/.])(0?\.\d+(?:\s/\s0?\.\d+)+)(?![\w/])")
 _TEMPERATURE = re.compile(
     r"(?:\bT|\btau|temperature|温度)\s*(?:=|of|is|为|是|取|:)?\s*(\d+(?:\.\d+)?)", re.I
 )
@@ -38,21 +36,37 @@ _OTHER = re.compile(
     r"|unnormali[sz]ed|not (?:yet )?normali[sz]ed|before normali[sz]|do(?:es)? not sum|加权和|weighted sum|values? (?:is|are)",
     re.I,
 )
-_MOST = 40
+_IS_INPUT = re.compile(
+    r"(?:[=(]|softmax(?: to| of| over| on)?)\s*#|#\s*(?:的|做|取|求|进行|应用)*\s*softmax", re.I
+)
+"""What a softmax is taken of, at #."""
+_BESIDE = re.compile(
+    r"\b(?:instead of|without|rather than|not only)\b|没有|不缩放|不除以|不加掩码|如果不\w{1,4}"
+)
+"""What denies another thing than the numbers."""
+_MOST = 120
 
 
 def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each list in ``sentence`` that follows from the lists before it."""
     text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", " ")
-    found: list[Verdict] = []
-    silent = DENIED.search(text) or NOT.search(text)
-    for start, claimed, units, said in _lists(text):
-        if not silent and not re.search(r"[=(]\s*$|softmax\s*$", text[:start]):
-            verdict = _judge(line, said, claimed, units, text, start, names)
+    silent = DENIED.search(text) or NOT.search(_BESIDE.sub("", text))
+    found = [] if silent else check_sums(line, text, names) + _places(line, text, names)
+    for start, claimed, units, said in lists_in(text):
+        denied = silent or NOT.search(_BESIDE.sub("", text[max(0, start - 40) : start]))
+        if not denied and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
+            verdict = (
+                _follows(line, said, claimed, units, text[:start], names)
+                or _rectified(line, said, claimed, text[:start], names)
+                or _judge(line, said, claimed, units, text, start, names)
+                or _of_note(line, said, claimed, units, text[:start], names)
+            )
             if verdict:
                 found.append(verdict)
         names.lists = [claimed, *names.lists][:8]
-    found += _weighted(line, text, names) if not silent else []
+    if not silent:
+        found += check_weighted(line, text, names)
+    remember(text, names)
     for node in (parsed(piece) for piece in pieces(text)):
         if node is None or isinstance(node, Number) or literal(node) is not None:
             continue
@@ -65,51 +79,141 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     return found
 
 
-_SUM = re.compile(
-    r"(?:output|weighted (?:sum|average|mean)|result|输出|加权(?:和|平均)|结果)\s*(?:is|=|comes to|becomes|of|would be|为|是|等于|得到?|就是|:|：)*\s*(?:about |约)?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^])",
+_SCORED = re.compile(r"scores?|logits|分数|得分", re.I)
+_OTHERWISE = re.compile(
+    r"divid|scal|temper|\bmask|causal|output|除以|缩放|温度|掩|因果|输出|exp|sqrt", re.I
+)
+
+
+_MASKED = re.compile(r"\bmask|causal|掩码|因果|遮", re.I)
+
+
+def _follows(
+    line: int, said: str, claimed: Floats, units: Floats, before: str, names: Names
+) -> Verdict | None:
+    """Weights that one sentence tells right after their scores: "2 and 1, so the weights are …"."""
+    scores = names.lists[0] if names.lists else None
+    told = list(lists_in(before))[-1:]
+    if (
+        not told
+        or scores is None
+        or scores.shape != claimed.shape
+        or told[0][1].shape != scores.shape
+    ):
+        return None
+    between = before[told[0][0] + len(told[0][3]) :]
+    if not _WEIGHTS.search(between) or not _SCORED.search(before[: told[0][0]]):
+        return None
+    if (
+        _OTHERWISE.search(between)
+        or _MASKED.search(before)
+        or (claimed == 0).any()
+        or float(units.max()) > 0.01
+        or abs(claimed.sum() - 1) > 0.03
+    ):
+        return None
+    right = np.asarray(formula.normalise(scores[None, :])[0])[0]
+    slack = 0.5 * units + 0.5 * float(told[0][2].max()) * (told[0][2].max() < 1) * right
+    if bool((np.abs(claimed - right) <= slack + 1e-9).all()):
+        return Verdict(line, said, "right", "note.right")
+    for width in (names.values.get(name) for name in ("d_k", "dk", "d", "tau", "T")):
+        if width is not None and width.ndim == 0 and width > 0:
+            for by in (float(width), float(width) ** 0.5):
+                other = np.asarray(formula.normalise(scores[None, :] / by)[0])[0]
+                if bool((np.abs(claimed - other) < 0.02).all()):
+                    return None  # divided before, without a word of it
+    return Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, units)})
+
+
+def _rectified(line: int, said: str, claimed: Floats, before: str, names: Names) -> Verdict | None:
+    """ReLU of the vector before it."""
+    last = names.lists[0] if names.lists else None
+    if last is None or last.shape != claimed.shape or not re.search(r"ReLU[^.。]{0,12}$", before):
+        return None
+    right = np.maximum(last, 0)
+    if np.allclose(claimed, right):
+        return Verdict(line, said, "right", "note.right")
+    return Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, np.ones(right.shape))})
+
+
+def _of_note(
+    line: int, said: str, claimed: Floats, units: Floats, before: str, names: Names
+) -> Verdict | None:
+    """A vector that attention over the note's arrays makes: all of it, or all but one number."""
+    if _COLUMNS.search(before[-30:]):
+        for matrix in matrices(names).values():
+            same = (
+                np.abs(matrix.sum(0) - claimed) <= 0.6 * units
+                if matrix.shape[1:] == claimed.shape
+                else np.zeros(1)
+            )
+            if same.all():
+                return Verdict(line, said, "right", "note.right")
+            if same.sum() == claimed.size - 1 > 1:
+                return Verdict(
+                    line, said, "wrong", "note.wrong", {"right": shown(matrix.sum(0), units)}
+                )
+    if float(units.max()) > 0.01:
+        return None
+    tables = [table for table in derived(names) if table.shape[1:] == claimed.shape]
+    slack = 1.01 * units + 1e-9
+    for table in tables:
+        if bool((np.abs(table - claimed) <= slack).all(1).any()):
+            names.seen.add(table.tobytes())
+            return Verdict(line, said, "right", "note.right")
+    for table in tables:
+        same = (np.abs(table - claimed) <= slack).sum(1)
+        row = int(same.argmax())
+        sure = same[row] >= 2 or _OUTPUT.search(before[-40:])
+        if table.tobytes() in names.seen and same[row] == claimed.size - 1 and sure:
+            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(table[row], units)})
+    return None
+
+
+_COLUMNS = re.compile(r"columns?\b[^.]{0,12} (?:sum|add)|列[^。，,]{0,6}和", re.I)
+_OUTPUT = re.compile(r"outputs?\b|result|new vector|输出|结果", re.I)
+_ORDINALS = ("first", "second", "third", "fourth", "fifth"), ("一", "二", "三", "四", "五")
+_NTH = re.compile(
+    r"(?:(?:the )?(?P<e>first|second|third|fourth|fifth) (?:token|word|key|position|one|value)|(?:token|word|key|position|词|位置)\s*(?P<n>[1-5])|第\s*(?P<z>[一二三四五1-5])\s*个?(?:词元?|键|位置|token|单词))"
+    r"(?P<how>[^\d.。;；,，]{0,24}?(?:gets?|receives?|takes?|has|weight|权重|分走了?|占了?|得到?|拿到?)[^\d.。;；,，]{0,16}?)(?P<said>\d+(?:\.\d+)?)(?P<percent>\s*\\?%)?",
     re.I,
 )
 
 
-def _weighted(line: int, text: str, names: Names) -> list[Verdict]:
-    """A weighted sum in words: the weights, as many values, and what comes of them."""
-    lists = [each for each in _lists(text) if each[1].size > 1]
-    told = _SUM.search(text)
-    if (
-        not told
-        or len(lists) != 2
-        or lists[0][1].size != lists[1][1].size
-        or told.start() < lists[1][0]
-    ):
-        return []
-    one, other = lists[0][1], lists[1][1]
-    if abs(one.sum() - 1) > 0.02 and abs(other.sum() - 1) > 0.02:
-        return []
-    claimed = literal(parsed(told[1]) or Number("0"))
-    right = np.asarray(one @ other)
-    if claimed is None:
-        return []
-    slack = 0.5 * float(
-        np.abs(other) @ lists[0][2] + np.abs(one) @ lists[1][2] if lists[0][2].max() < 0.1 else 0
-    )
-    if close(claimed[0], right, claimed[1]) or abs(float(claimed[0] - right)) <= slack:
-        return [Verdict(line, text.strip(), "right", "note.right")]
-    return [Verdict(line, text.strip(), "wrong", "note.wrong", {"right": shown(right, claimed[1])})]
-
-
-def _lists(text: str) -> Iterator[tuple[int, Floats, Floats, str]]:
-    spans = sorted(
-        (match.start(), match[1], match[0])
-        for pattern in (_BARE, _BRACKETS, _SLASHES)
-        for match in pattern.finditer(text)
-    )
-    for start, inner, said in spans:
-        numbers = re.findall(_NUMBER, inner)
-        nodes = [literal(parsed(number) or Number("0")) for number in numbers]
-        if 2 <= len(nodes) <= 12 and all(nodes):
-            units = np.array([float(node[1]) for node in nodes if node])
-            units[units >= 1] = units.min()  # the 0 of (0.2, 0.8, 0) is as exact as the rest
-            yield start, np.array([float(node[0]) for node in nodes if node]), units, said
+def _places(line: int, text: str, names: Names) -> list[Verdict]:
+    """One weight of the list before it, by its place: "the third word gets 4.2 %"."""
+    found = []
+    weights = next((each for each in names.lists if abs(each.sum() - 1) < 0.02), None)
+    for told in _NTH.finditer(text) if weights is not None else ():
+        assert weights is not None
+        word = told["e"] or told["z"] or told["n"]
+        index = next(
+            (i for names_ in _ORDINALS for i, each in enumerate(names_) if each == word.lower()),
+            None,
+        )
+        index = int(word) - 1 if index is None else index
+        by = 0.01 if told["percent"] else 1.0
+        claimed = float(told["said"]) * by
+        unit = 10.0 ** -len(told["said"].partition(".")[2]) * by
+        near = [
+            i for i, weight in enumerate(weights) if abs(weight - claimed) <= 0.6 * max(unit, 0.001)
+        ]
+        if index >= len(weights) or not near or unit > 0.01:
+            continue
+        if index in near:
+            found.append(Verdict(line, told[0], "right", "note.right"))
+        else:
+            right = shown(np.asarray(weights[index] / by), np.asarray(unit / by))
+            found.append(
+                Verdict(
+                    line,
+                    told[0],
+                    "wrong",
+                    "note.wrong",
+                    {"right": right + "%" * bool(told["percent"])},
+                )
+            )
+    return found
 
 
 def _judge(
@@ -147,6 +251,8 @@ def _judge(
         and re.search(_WEIGHTS, before + text[start + len(said) :][:24])
     )
     if best and plenty and _nearly(claimed, best[1], best[0]) and (loose or best[0] > 1):
+        if bool((np.abs(claimed - best[1]) <= 1.01 * units).all()):
+            return Verdict(line, said, "right", "note.right")
         if not loose and not of_weights and 3 * best[0] < 2 * claimed.size:
             return None
         return Verdict(line, said, "wrong", "note.wrong", {"right": shown(best[1], units)})
@@ -182,5 +288,7 @@ def _candidates(names: Names, size: int) -> Iterator[Floats]:
                     yield np.concatenate([soft, np.zeros(size - visible.size)])
         if row.size == size:
             yield np.exp(row)
+            if "positions" in names.said and size % 2 == 0:
+                yield from row + sinusoids(9, size)
             if abs(float(row.sum())) > 1e-9:
                 yield row / row.sum()

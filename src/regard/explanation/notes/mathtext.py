@@ -58,6 +58,7 @@ def plain(text: str) -> str:
         r"\b1 ?\+ ?2 ?\+(?: ?3 ?\+)? ?(?:…|⋯|\.\.\.|\\[cl]?dots) ?\+ ?(\d+)", r"(\1*(\1+1)/2)", text
     )
     text = re.sub(r"\^\((?:T|t)\)", "^T", text)
+    text = re.sub(r"\^T(?=[A-Z](?![a-z]))", "^T ", text)
     text = re.sub(r"\blog_(2|10)\b", r" log\1", text)
     text = re.sub(r"\\sqrt\s*(\w+)", r"sqrt(\1)", text)
     text = re.sub(r"根号(?:下)?\s*(?=[\w(])", "√", text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.amounts import Amount, amounts
 from regard.explanation.notes.claim import Verdict
@@ -11,20 +13,22 @@ from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.growth import TIMES, factor_of
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.references import WIDTHS
+from regard.explanation.notes.sizes import role
 from regard.explanation.numbers import written
 
 _AS_MUCH = re.compile(
     r"\s*(?:as (?:much|many|large|big|long)(?: again)?|that(?: much| amount)?|of (?:that|it|this)|the (?:size|memory|amount)|more memory)?"
-    r"\s*(?:[,，:：(（—-]|\bi\.e\.|\bor\b|\bso\b|\bnamely\b|\bthat is\b|\bwhich is\b|\bis\b|也?就?是|即|为|约|\babout\b|=|\s)*$",
+    r"\s*(?:[,，:：(（—-]|\bi\.e\.|\bor\b|\bso\b|\bnamely\b|\bthat is\b|\bwhich is\b|\bis\b|\bto\b|也?就?是|即|为|约|\babout\b|=|\s)*$",
     re.I,
 )
 _OF_ALL = re.compile(
-    r"(?:\ball|\bthe|\bfor|\bover|\bwith|\bby)?\s*(?P<k>\d+)\s*个?(?P<what>layers?|heads?|blocks|层|头|sequences|句)\s*(?:[,，:：]|\b(?:together|in all|in total|need|take|make|give|have|it is|that is|that makes|we get|gives|the total is|this becomes|is|are)\b|合计|一共|总共|共|总计|就是|则?[是为要]|需要?|\s)*(?:about |约)?$",
+    r"(?:\ball|\bthe|\bfor|\bover|\bwith|\bby)?\s*(?:(?P<k>\d[\d,]*)\s*个?\s*(?P<what>layers?|heads?|blocks|层|头|sequences|句|tokens?|词元?)|(?P<word>\b(?:two|three|four|both)\b|[两三四六八])\s*个?(?:\s*(?:of (?:them|these)|separate|such|per \w+|layers?|matrices|tables|copies|矩阵|projections|层)){0,3})\s*(?:[,，:：]|\b(?:together|in all|in total|need|so|they|would|take|make|give|have|it is|that is|that makes|we get|gives|the total is|this becomes|is|are)\b|合计|一共|总共|共|总计|就是|则?[是为要]|需要?|\s)*(?:about |约)?\s*$",
     re.I,
 )
 _ONE = {
     "layer": r"(?:per|each|one|every|a|single) (?:\w+ )?(?:layer|block)|一层|每层|单层",
     "head": r"(?:per|each|one|every|a|single) (?:\w+ )?head|每个?头|一个头|单头",
+    "token": r"(?:per|each|one|every|a|single|new) (?:\w+ )?token|每个? ?(?:词元?|token)|一个(?:词元?|token)",
     "sequence": r"(?:per|each|one|every|a|single) sequence|一句|每句",
 }
 
@@ -38,6 +42,7 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     if not (DENIED.search(text) or NOT.search(text)):
         for amount in amounts(text):
             if amount.kind != "bytes":
+                found += _of_counts(line, said, amount, text, names)
                 continue
             by = _by(text[: amount.start], text, last, names)
             if by and last:
@@ -56,7 +61,86 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     names.measured = last
     if DENIED.search(text) or NOT.search(re.sub(r"instead of", "", text)):
         return found
-    return found + _units(line, said, text) + _kinds(line, said, text)
+    return (
+        found
+        + _units(line, said, text)
+        + (_pairs(line, said, text, names) or _kinds(line, said, text))
+    )
+
+
+def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) -> list[Verdict]:
+    """An amount that is k times one before it, or that of k layers: whichever it may be of."""
+    if role(amount, text) in ("width", "tokens", "heads", "each", "layers", "inner", "vocabulary"):
+        return []
+    if amount.value < 100 or amount.kind or re.match(r"\s*[*/+^=]", text[amount.end :]):
+        return []
+    bases = list(names.counts)
+    names.counts = [amount, *bases][:10]
+    before = text[max(0, amount.start - 40) : amount.start]
+    times = [
+        m
+        for m in TIMES.finditer(before)
+        if _AS_MUCH.fullmatch(re.sub(r"\bto\b|[一总]共有?", "", before[m.end() :]))
+        and "from" not in m[0]
+    ]
+    of_all = _OF_ALL.search(re.sub(r"(?:编码|解码)器|encoder |decoder ", "", before))
+    if (
+        of_all
+        and (kind := _kind(of_all)) not in ("", "layer")
+        and not re.search(_ONE[kind], " ".join([*names.recent[-2:], text]), re.I)
+    ):
+        of_all = None
+    k = factor_of(times[-1]) if times else _count(of_all) if of_all else 0.0
+    if k in (0.0, 1.0) or re.search(r"[=*]\s*$", before):
+        return []
+    if any(amount.agrees(k * base.value) for base in bases):
+        return [Verdict(line, said, "right", "note.right")]
+    bases = [base for base in bases if base.value not in (k, amount.value)]
+    near = {k * base.value for base in bases if 0.4 < amount.value / (k * base.value) < 2.6}
+    if times:
+        near = {right for right in near if _nice(amount.value / (right / k))}
+    else:
+        near = {right for right in near if bases and right == k * bases[0].value}
+    if len({round(right, -int(np.log10(right)) + 2) for right in near}) != 1:
+        return []
+    return [Verdict(line, said, "wrong", "note.wrong", {"right": _in_times(near.pop(), amount)})]
+
+
+def _nice(ratio: float) -> bool:
+    """Whether it is what a slip makes: twice as much, the square instead of the double."""
+    return any(
+        abs(ratio / nice - 1) < 0.01 for nice in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0, 9.0, 16.0)
+    )
+
+
+def _in_times(right: float, amount: Amount) -> str:
+    """The right amount in the million or 万 of the claim."""
+    word = re.search(r"百万|千万|万|亿|million|billion|thousand", amount.said)
+    by = amount.value / float(re.sub(r"[^\d.]", "", amount.said) or 1) if word else 1.0
+    return f"{written(right / by)} {word[0]}" if word else f"{right:,.0f}"
+
+
+def _pairs(line: int, said: str, text: str, names: Names) -> list[Verdict]:
+    """The same numbers in several kinds of number: "fp16 needs 350 GB, fp32 700 GB"."""
+    kinds = sorted(
+        (match.start(), size) for size, words in WIDTHS.items()
+        for match in re.finditer(rf"(?<!\w)(?:{words})(?!\w)", text, re.I)
+    )  # fmt: skip
+    sizes = [amount for amount in amounts(text) if amount.kind == "bytes"]
+    ends = [place for place, _ in kinds[1:]] + [len(text)]
+    told = [
+        (size, here[0])
+        for (place, size), end in zip(kinds, ends, strict=False)
+        if len(here := [each for each in sizes if place < each.start < end]) == 1
+    ]
+    if len(told) != len(kinds) or len(told) < 2 or len(sizes) != len(told) or "*" in text:
+        return []
+    (first, base), rest = told[0], told[1:]
+    for size, amount in rest:
+        right = base.value / first * size
+        if abs(amount.value - right) > amount.unit + base.unit * size / first:
+            return [Verdict(line, said, "wrong", "note.wrong", {"right": _in_unit(right, amount)})]
+    return [Verdict(line, said, "right", "note.right")]
 
 
 _SAME = re.compile(
@@ -135,22 +219,43 @@ def _by(before: str, text: str, last: Amount | None, names: Names) -> float:
     between = before[max(start, before.rfind("。") + 1) :]
     for times in reversed([*TIMES.finditer(between)]):
         if _AS_MUCH.fullmatch(between[times.end() :]) and "from" not in times[0]:
-            return factor_of(times)
+            k = factor_of(times)
+            less = re.search(
+                r"shrink|smaller|less|reduc|fewer|缩小|减少|降", between[: times.start()]
+            )
+            return 1 / k if less and k > 1 else k
     of_all = _OF_ALL.search(between)
-    if of_all and not re.search(r"[=*]", between[: of_all.start()]):
-        kind = next(
-            (
-                one
-                for name, one in _ONE.items()
-                if re.search(rf"{name}", of_all["what"])
-                or {"层": "layer", "头": "head", "句": "sequence"}.get(of_all["what"]) == name
-            ),
-            "",
-        )
+    if of_all and of_all["k"] and not re.search(r"[=*]", between[: of_all.start()]):
+        kind = _kind(of_all)
         where = " ".join([*names.recent[-2:], text[: text.find(of_all[0])]])
-        if kind and re.search(kind, where, re.I):
-            return float(of_all["k"])
+        if kind and re.search(_ONE[kind], where, re.I):
+            of_last = _OF_ALL.search(text[: last.start]) if last.said in text else None
+            many = float(of_all["k"].replace(",", ""))
+            return many / _count(of_last) if of_last else many
     return 0.0
+
+
+def _kind(of_all: re.Match[str]) -> str:
+    """What is counted, by the name of one of them; "" where it is not told."""
+    what = of_all["what"] or ""
+    chinese = {"层": "layer", "头": "head", "句": "sequence", "词": "token", "词元": "token"}
+    return chinese.get(what) or next((name for name in _ONE if name in what), "")
+
+
+def _count(of_all: re.Match[str]) -> float:
+    """A number of things, in digits or in words."""
+    words = {
+        "both": 2.0,
+        "two": 2.0,
+        "两": 2.0,
+        "three": 3.0,
+        "三": 3.0,
+        "four": 4.0,
+        "四": 4.0,
+        "六": 6.0,
+        "八": 8.0,
+    }
+    return float(of_all["k"].replace(",", "")) if of_all["k"] else words[of_all["word"].lower()]
 
 
 def _in_unit(right: float, amount: Amount) -> str:

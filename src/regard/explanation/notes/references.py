@@ -32,6 +32,7 @@ WIDTHS = {
     4: r"float32|fp32|single precision|单精度",
     2: r"b?float16|b?fp16|bf16|half precision|半精度",
     1: r"int8|fp8|8[- ]bit|8 ?位",
+    0.5: r"int4|fp4|4[- ]bit|4 ?位",
 }
 """The bytes of a number, by the names of its kind."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]i?B)\b")
@@ -42,7 +43,11 @@ def check_reference(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict on how many times as much something is, or how much it is in other bytes."""
     said = re.sub(r"[`$]", "", sentence).strip()
     text = with_sizes(said)
-    found = _times(line, said, text, names) or _bytes(line, said, text, names)
+    found = (
+        _times(line, said, text, names)
+        or _grown(line, said, text, names)
+        or _bytes(line, said, text, names)
+    )
     return [found] if found else []
 
 
@@ -86,6 +91,34 @@ def _times(line: int, said: str, text: str, names: Names) -> Verdict | None:
     return None
 
 
+def _grown(line: int, said: str, text: str, names: Names) -> Verdict | None:
+    """The memory of the scores at another length than that of which it was told."""
+    now, sizes, base = lengths_of(text), _SIZE.findall(text), names.measured
+    grown = re.search(
+        r"(?:扩|增加?|加|变|翻)\s*到\s*(\d+)|(?:grow|extend|increas|go|rais)\w* (?:\w+ ){0,3}to (\d[\d,]*)",
+        text,
+    )
+    if grown and not now:
+        now = [float((grown[1] or grown[2]).replace(",", ""))]
+    before = [each for each in names.lengths if each not in now]
+    if len(now) != 1 or len(sizes) != 1 or not before or base is None or "*" in text:
+        return None
+    power = _power(text, names)
+    claim, ratio = _amount(*sizes[0]), now[0] / (before[0] or 1)
+    right = base.value * ratio**power
+    if not power or ratio in (0, 1) or NOT.search(text):
+        return None
+    if abs(claim / right - 1) < 0.01:
+        return Verdict(line, said, "right", "note.right")
+    if abs(claim / (base.value * ratio ** (3 - power)) - 1) > 0.01:
+        return None
+    unit = 1024.0 if "i" in sizes[0][1] else 1000.0
+    in_unit = right / unit ** ("KMG".index(sizes[0][1][0]) + 1)
+    return Verdict(
+        line, said, "wrong", "note.wrong", {"right": f"{written(in_unit)} {sizes[0][1]}"}
+    )
+
+
 def _factors(text: str) -> list[float]:
     parts = [value for word, value in _PARTS.items() if word in text]
     return parts or [factor(match[0]) for match in FACTOR.finditer(text)]
@@ -102,7 +135,7 @@ def _power(text: str, names: Names) -> int:
     return 0
 
 
-def _kind(text: str) -> int:
+def _kind(text: str) -> float:
     """The bytes of the one kind of number that ``text`` names; 0 where there is none, or more."""
     found = [
         size for size, names in WIDTHS.items() if re.search(rf"(?<!\w)(?:{names})", text, re.I)

@@ -29,13 +29,13 @@ HYPOTHETICAL = re.compile(
     re.I,
 )
 """What is not so, and only supposed."""
-_CAUSAL = re.compile(r"causal|triang|autoregress|因果|三角|自回归", re.I)
+_CAUSAL = re.compile(r"causal|\btri[lu]\b|triang|autoregress|因果|三角|自回归", re.I)
 _HIDDEN = re.compile(
-    r"\bhid(?:es?|den)|(?<!causal )\bmask(?:s|ed)\b|block|remov|drop|forbid|discard|cut|saves?|skip|遮|屏蔽|去掉|隐藏|省|看不",
+    r"\bhid(?:es?|den)|(?<!causal )\bmask(?:s|ed)\b|block|remov|drop|forbid|discard|cut|saves?|skip|zeros\b|遮|屏蔽|去掉|隐藏|省|看不",
     re.I,
 )
 _KEPT = re.compile(
-    r"\bkeep|\bkept|remain|left\b|leaves|visible|allow|attend|surviv|see|look|need|comput|保留|剩|可见|留下|允许|能看|计算|需要",
+    r"\bkeep|\bkept|remain|left\b|leaves|visible|allow|attend|surviv|see|look|need|comput|\bones\b|保留|剩|可见|留下|允许|能看|计算|需要",
     re.I,
 )
 _UNIFORM = re.compile(
@@ -99,6 +99,7 @@ RELATIONS = (
                      lambda s: s["tokens"] * (s["tokens"] + 1) / 2, lambda s: s["tokens"] * (s["tokens"] - 1)),
              unless=r"causal|triang|window|local|sparse|cross|source|target|encoder|\brow\b|each token|every token|per token|one token|new token|for each (?:token|query|row|word)|因果|三角|窗口|稀疏|交叉|每个(?:词|位置|查询|token)|每一?行|新"),
     Relation("params", ("vocabulary", "width"), lambda s: s["vocabulary"] * s["width"], r"embed|嵌入|词表|vocab"),
+    Relation("params", ("tokens", "width"), lambda s: s["tokens"] * s["width"], r"position|learned table|位置", unless=r"layer|block|projection|层|投影", far=False),
     Relation("params", ("width",), lambda s: s["_projections"] * s["width"] ** 2, r"projection|W_?[QKVO]\b|attention (?:layer|block|sub-?layer)|投影|注意力层",
              others=(*_SQUARES, *_BIASED), unless=r"feed|FFN|MLP|embed|vocab|layers\b|KV|low-?rank|LoRA|前馈|嵌入|词表|\bheads?\b|头"),
     Relation("params", ("width", "inner"), lambda s: 2 * s["width"] * s["inner"], r"feed|FFN|MLP|前馈",
@@ -109,7 +110,8 @@ RELATIONS = (
     Relation("bytes", ("tokens", "_width_of_number"), lambda s: s["tokens"] ** 2 * s["_width_of_number"], r"score|attention (?:matri|weights)|分数|注意力矩阵|权重矩阵",
              others=(lambda s: s["tokens"] ** 2 * s["_width_of_number"] * s.get("heads", 1), lambda s: s["tokens"] ** 2 * s["_width_of_number"] * s.get("heads", 1) * s.get("layers", 1)),
              unless=_CACHE + r"|flash|window|per token"),
-    Relation("bytes", ("entries", "_width_of_number"), lambda s: s["entries"] * s["_width_of_number"], r"score|matrix|that|it\b|分数|矩阵|元素|个数", unless=_CACHE + r"|[*]|parameter|参数"),
+    Relation("bytes", ("entries", "_width_of_number"), lambda s: s["entries"] * s["_width_of_number"], r"score|matrix|tensor|numbers|that|it\b|分数|矩阵|张量|元素|个数|个数字",
+             others=(lambda s: s["entries"] * s["_width_of_number"] * s.get("heads", 1), lambda s: s["entries"] * s["_width_of_number"] * s.get("heads", 1) * s.get("layers", 1)), unless=_CACHE + r"|[*]|parameter|参数"),
     Relation("bytes", ("params", "_width_of_number"), lambda s: s["params"] * s["_width_of_number"], r"parameter|weights|model|参数|模型", unless=_CACHE + r"|Adam|gradient|optimi|梯度|优化|score|token|词元"),
     Relation("bits", ("_outcomes",), lambda s: float(np.log2(s["_outcomes"])), "uniform"),
     Relation("nats", ("_outcomes",), lambda s: float(np.log(s["_outcomes"])), "uniform"),
@@ -119,14 +121,16 @@ RELATIONS = (
     Relation("perplexity", ("loss",), lambda s: float(np.exp(s["loss"])), "perplexity|困惑", others=(lambda s: 2.0 ** s["loss"],), far=False),
     Relation("perplexity", ("entropy",), lambda s: float(np.exp(s["entropy"])), "perplexity|困惑", others=(lambda s: 2.0 ** s["entropy"],), far=False),
     Relation("weight", ("_outcomes",), lambda s: 1 / s["_outcomes"], "uniform", far=False, unless="maximum|largest|最大|at most"),
-    Relation("scale", ("_head",), lambda s: s["_head"] ** -0.5, r"scor|dot|scal|logit|分数|点积|缩放", unless=r"embed|嵌入"),
+    Relation("scale", ("_head",), lambda s: s["_head"] ** -0.5, others=(lambda s: s["_head"] ** 0.5,), about=r"scor|dot|scal|logit|分数|点积|缩放", unless=r"embed|嵌入"),
     Relation("divisor", ("_head",), lambda s: s["_head"] ** 0.5, r"scor|dot|scal|logit|divid|分数|点积|缩放|除以", unless=r"embed|嵌入|\bheads\b|variance|deviation|方差|标准差|个头", far=False),
+    Relation("norm", ("square",), lambda s: s["square"] ** 0.5, r"squared|square|平方", far=False),
     Relation("frequencies", ("width",), lambda s: s["width"] / 2, r"sinus|position|sine|rotary|rope|正弦|位置|旋转"),
     Relation("slope", ("heads",), lambda s: 2 ** (-8 / s["heads"]), "alibi|slope|斜率"),
 )  # fmt: skip
 RESULTS = {relation.claim for relation in RELATIONS} - {"each", "heads", "width"}
 """Roles that are never given."""
 _COMMA = re.compile(r"[,，;；:：](?!\d)")
+_PART = re.compile(rf"{_COMMA.pattern}|\band\b|\bwhile\b|[和与、]")
 
 
 def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
@@ -145,7 +149,9 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     )
     silent = bool(DENIED.search(text) or HYPOTHETICAL.search(text) or NOT.search(text))
     for name, amount in sized(text):
-        if not name:
+        if not name or (
+            name in RESULTS and re.match(r"\s*(?:[*/^]|[+-]\s*[\d(])", text[amount.end :])
+        ):
             continue
         known = {**names.sizes, **{role: each.value for role, each in told.items()}}
         worked_out = re.search(r"[\d)\]]\s*=\s*(?:about )?$", text[: amount.start]) is not None
@@ -156,10 +162,45 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
         verdict = _judge(line, said, text, name, amount, known, told, names)
         if verdict:
             found.append(verdict)
+    found += _of_matrices(line, said, text, names) if not silent else []
+    found += _unchanged(line, said, told, names) if not silent else []
     names.fresh = {name: amount.value for name, amount in sized(text) if name}
     names.sizes.update(names.fresh)
     wrong = [verdict for verdict in found if verdict.status == "wrong"]
     return wrong or found[:1]
+
+
+_MATRICES = re.compile(
+    r"(?:three|3) (?:weight |projection )?matrices (?:together )?(?:hold|have|contain|are)[^\d.]{0,16}(\d[\d,]*)(?= |$)|(?:三个|3 ?个)(?:权重|投影)?矩阵[^\d。]{0,8}(?:有|是|共)\s*(\d[\d,]*)\s*个"
+)
+
+
+def _of_matrices(line: int, said: str, text: str, names: Names) -> list[Verdict]:
+    """The numbers of the three matrices that the note has shown."""
+    told = _MATRICES.search(text)
+    weights = [names.find(f"W_{letter}") for letter in "QKV"]
+    if not told or any(weight is None for weight in weights):
+        return []
+    right = sum(weight.size for weight in weights if weight is not None)
+    if float((told[1] or told[2]).replace(",", "")) in (right, right / 3):
+        return [Verdict(line, said, "right", "note.right")]
+    return [Verdict(line, said, "wrong", "note.wrong", {"right": f"{right:,}"})]
+
+
+def _unchanged(line: int, said: str, told: Mapping[str, Amount], names: Names) -> list[Verdict]:
+    """With another number of heads the parameters are as many as before."""
+    heads, params = told.get("heads"), told.get("params") or told.get("entries")
+    before, known = names.sizes.get("heads"), names.sizes.get("params")
+    if not (heads and params and before and known) or heads.value == before:
+        return []
+    if re.search(r"KV|GQA|MQA|键值|layers\b|层", said):
+        return []
+    if params.agrees(known):
+        return [Verdict(line, said, "right", "note.right")]
+    for ratio in (heads.value / before, before / heads.value):
+        if abs(params.value / known / ratio - 1) < 0.01:
+            return [Verdict(line, said, "wrong", "note.wrong", {"right": f"{known:,.0f}"})]
+    return []
 
 
 def _judge(
@@ -184,7 +225,7 @@ def _judge(
             continue
         if claim is None or not (relation.claim == name or name in _sources(relation)):
             continue
-        if not _speaks(relation, text, claim):
+        if not _speaks(relation, text, claim, names):
             continue
         sizes = {**known, name: amount.value, "fresh each": names.fresh.get("each", 0.0)}
         sizes = _with_derived(sizes, text, told)
@@ -288,13 +329,13 @@ def _number_width(text: str) -> float:
     return float(found[0]) if len(found) == 1 else 0.0
 
 
-def _speaks(relation: Relation, text: str, claim: Amount) -> bool:
+def _speaks(relation: Relation, text: str, claim: Amount, names: Names) -> bool:
     if re.search(relation.unless, text, re.I):
         return False
     if relation.about in ("kept", "hidden"):
-        if not _CAUSAL.search(text):
+        if not _CAUSAL.search(" ".join([*names.headings, *names.recent, text])):
             return False
-        near = _COMMA.split(text[: claim.start])[-1] + "#" + _COMMA.split(text[claim.end :])[0]
+        near = _PART.split(text[: claim.start])[-1] + "#" + _PART.split(text[claim.end :])[0]
         kept, hidden = _KEPT.search(near) is not None, _HIDDEN.search(near) is not None
         return kept != hidden and kept == (relation.about == "kept")
     if relation.about == "uniform":

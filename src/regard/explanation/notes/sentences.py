@@ -55,6 +55,8 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
     for right, key, values in (*_by_fact(simple, context), *_by_rule(simple, names)):
         if (right, key) in seen and key != "note.wrong":
             continue
+        if key == "note.growth" and any(one.status == "wrong" for one in verdicts):
+            continue  # "twice as many heads, twice as many parameters" is wrong once
         if not right and any(
             one.status == "wrong" and values["right"] == one.values.get("right") for one in verdicts
         ):
@@ -137,7 +139,7 @@ RULES: tuple[Rule, ...] = (
         judges.shared,
     ),
     _rule(
-        r"(?:equal|same|balance|cross|meet|相等|持平|一样)[^.。]{0,60}?\bn\s*=\s*(?P<factor>\d+(?![\d\s*]*d)|\d*\s*\*?\s*d\w*)",
+        r"(?:equal|same|balance|cross|meet|happens?|break-?even|相等|持平|一样)[^.。]{0,60}?\bn\s*=\s*(?P<factor>\d+(?![\d\s*]*d)|\d*\s*\*?\s*d\w*)",
         judges.equal_at,
     ),
     _rule(
@@ -151,12 +153,16 @@ RULES: tuple[Rule, ...] = (
         judges.heads,
     ),
     _rule(
-        r"\d+\s*(?:\w+ )?(?:tokens|words|vectors|queries|keys|个)[^.。]{0,80}?(?:attention|score|weight|注意力|分数|权重)\w*\s*(?:matrix|矩阵)[^.。\d]{0,20}(?P<a>\d+)\s*(?:\*|x|by)\s*(?P<b>\d+)",
+        r"\d+\s*(?:\w+ )?(?:tokens|words|vectors|queries|keys|个)[^.。]{0,80}?(?:attention|score|weight|注意力|分数|权重)\w*\s*(?:matrix|矩阵)[^.。\d]{0,20}(?P<a>\d+)\s*(?:\*|x|by)\s*(?P<b>\d+)\b(?!\s*[*x=]|\s*[KMG]i?B)",
         judges.score_shape,
     ),
     _rule(
         r"(?:attention|scores?|weights?|注意力|分数|权重)\s*(?:matrix|矩阵)[^.。]{0,24}?(?:shape|size|形状|大小)[^.。\d]{0,10}?[\[(]?\s*\b(?P<a>[nNTL])\s*(?:\*|x|,|by)\s*(?P<b>d\w*|[nNTLSm])\b",
         judges.letters,
+    ),
+    _rule(
+        r"(?P<up>\b(?:ris|increas|grow|grew|rose|go(?:es)? up|went up|climb)\w*|升|增加|上升|提高|增大|变大)?(?:[^\d.。;；]{0,16})(?:\bfrom|从)\s*(?P<a>\d+\.\d+)\s*(?:up |down )?(?:to|(?P<zh>升|增加|上升|提高|增大|降|下降|减小|减少)[到至为了]+|[到至])\s*(?P<b>\d+\.\d+)(?P<zh2>[^。，,.;；]{0,4}(?:升|降|增|减))?",
+        judges.direction,
     ),
     _rule(
         r"(?:each|every) row\b[^.。]{0,40}sums? (?:up )?to (?:1|one)\b|每一?行[^。]{0,16}和(?:都)?(?:为|是|等于)\s*1\b",

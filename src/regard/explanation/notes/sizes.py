@@ -47,8 +47,8 @@ ROLES = {
     ),
     "components": _role(r"", r"(?:independent )?(?:entries|components|terms|numbers)(?=[^.;]{0,40}(?:divid|variance|independent|normal))"),
     "entries": _role(
-        r"(?:number of (?:scores|entries|pairs|elements))|(?:元素|分数)个?数",
-        r"(?:attention |raw |different |pairwise )*(?:scores|entries|elements|cells|pairs|dot products|numbers|similarities)\b|个?(?:注意力)?(?:分数|元素|单元|格子?|点积|数(?![据组])|对)|(?=of (?:the|its|all) \d[\d,]* (?:scores|entries|pairs|cells|positions))",
+        r"(?:number of (?:scores|entries|pairs|elements))|(?:元素|分数)个?数|(?:遮住|屏蔽|遮掉|允许|保留)(?:的?位置)?(?:了|有)?",
+        r"(?:attention |raw |different |pairwise |allowed |visible |kept |masked |hidden |blocked |remaining |forbidden |non-?zero |possible )*(?:scores|entries|elements|cells|pairs|ones|zeros|dot products|numbers|similarities)\b|个?(?:注意力)?(?:分数|元素|单元|格子?|点积|数(?![据组])|对)|(?=of (?:the|its|all) \d[\d,]* (?:scores|entries|pairs|cells|positions))",
     ),
     "keys": _role(r"", r"(?:equal(?:ly likely)? |different |possible |uniform )*(?:keys|choices|options|classes|outcomes|candidates|scores|values)\b|个?(?:相等的|相同的|等概率的?)?(?:键|选项|类别|结果|候选|分数)"),
     "tokens": _role(
@@ -64,6 +64,9 @@ ROLES = {
     "scale": _role(r"(?:scal(?:e|ing) factor|scale)(?: for [^,.;]*)?|scores? (?:are |is )?(?:multiplied|scaled) by|缩放(?:因子|系数)|乘以", ""),
     "divisor": _role(r"(?:divid\w+|scal\w+ down)(?: (?:the|all|our|these|raw|scores?|dot|products?|logits|them|it|results?))* by|除以", ""),
     "frequencies": _role(r"", r"(?:different )?(?:frequencies|wavelengths|sine[-/ ](?:and[- ])?cosine pairs)\b|[个种]?(?:不同的?)?(?:频率|波长)"),
+    "variance": _role(r"variance|方差", ""),
+    "square": _role(r"squared (?:norm|length)|(?:模长|范数|长度)的?平方", ""),
+    "norm": _role(r"(?<!squared )(?:\bnorm|\blength)|模长|范数", ""),
     "slope": _role(r"first (?:head's )?slope|slope of the first head|第一个(?:头的)?斜率", ""),
 }  # fmt: skip
 """Each role's pattern before the number, and behind it."""
@@ -71,7 +74,7 @@ ROLES = {
 
 def role(amount: Amount, text: str) -> str:
     """What ``amount`` is in ``text``; "" where its words do not tell."""
-    before, after = text[: amount.start], text[amount.end :]
+    before, after = text[max(0, amount.start - 160) : amount.start], text[amount.end :]
     if amount.kind == "bytes":
         of_one = re.search(r"\b(?:at|with|using)\s*$", before) or re.match(
             r"\s*(?:each|per|an? (?:number|score)|一个|每个)", after

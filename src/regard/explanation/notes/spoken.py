@@ -22,7 +22,9 @@ _PATTERNS = (
     # "applying softmax to [1, 2] gives [0.27, 0.73]"
     (rf"\b({_FUNCTION}) (?:to|of|on|over) ({_LIST}|\w+),? (?:is|equals|gives|yields|results in|=) (?=[\[-]|\d)", r"\1(\2) = "),
     (rf"对\s*({_LIST}|\w+)\s*(?:做|应用|求|取)\s*({_FUNCTION})\s*，?(?:得到?|结果)?(?:为|是|等于)?\s*(?=\[)", r"\2(\1) = "),
+    (rf"\b({_FUNCTION}) of \$?({_LIST})\$? (?:is|equals|gives|=|comes (?:out as|to)) (?:about |roughly )?(?=\$?[\[(-]|\$?\d)", r" ; \1(\2) = "),
     (rf"\b({_FUNCTION}) of (\S[^=]*?) (?:is|equals|gives) (?=[\[-]|\d)", r"\1(\2) = "),
+    (rf"({_LIST})\$?\s*的\s*({_FUNCTION})\s*(?:值|结果)?(?:约?为|是|等于|得到?|=)\s*(?=\$?[\[(-]|\d)", r" ; \2(\1) = "),
     (rf"(?:dot|inner|scalar) product (?:of|between) ({_VECTOR}) (?:and|with) ({_VECTOR}){_MAKES}", r"dot(\1, \2) = "),
     (rf"({_VECTOR})\s*(?:和|与|跟)\s*({_VECTOR})\s*的(?:点积|内积){_MAKES}", r"dot(\1, \2) = "),
     (rf"cosine(?: similarity| of the angle)? (?:of|between) ({_VECTOR}) (?:and|with) ({_VECTOR}){_MAKES}", r"cos(\1, \2) = "),
@@ -35,8 +37,12 @@ _PATTERNS = (
     (r"(\S+?)\s*的平方根\s*(?:是|为|等于)\s*(?=-?\d)", r"sqrt(\1) = "),
     # "512 × 512, which is 262,144"
     (
-        r"(\d[\d,]*(?:\.\d+)?(?:\s*[×*·/+−-]\s*\d[\d,]*(?:\.\d+)?)+)(?:,|，)?\s*(?:which |that |this |and that |也就是|就是|即)?(?:is|makes|gives|equals|comes to|得到?|是|为|等于|即)\s*(?=-?\d)",
+        r"(\d[\d,]*(?:\.\d+)?(?:\s*[×*·/+−-]\s*\d[\d,]*(?:\.\d+)?)+)(?:,|，)?\s*(?:which |that |this |and that |也就是|就是|即)?(?:is|makes|gives|equals|comes to|for a total of|in total|so|得到?|是|为|等于|即|[一总]共(?:有|是)?)\s*(?=-?\d)",
         r"\1 = ",
+    ),
+    (
+        r"\((\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)[,，;；:：]?\s*(?:that is|i\.e\.|or|so|in total|for a total of|[一总]?共有?|也?就?是|即)\s*(?=\d[\d,]*\s*(?:elements|entries|numbers|values|scores|个))",
+        lambda m: " ; " + " * ".join(filter(None, m.groups())) + " = ",
     ),
     # A bare number before it is none: "key 3 gives 0.08" is no equation of 3.
     (

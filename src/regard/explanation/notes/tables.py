@@ -8,22 +8,28 @@ numbers are those of one such matrix, the others are wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
-from regard.core import formula
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.columns import check_columns
 from regard.explanation.notes.cutting import pieces
-from regard.explanation.notes.equations import close, differs, shown
-from regard.explanation.notes.layouts import check_shape_cells
+from regard.explanation.notes.derived import candidates
+from regard.explanation.notes.equations import differs, shown
+from regard.explanation.notes.laws import (
+    by_label,
+    by_matrix,
+    by_parts,
+    by_times,
+    totals,
+    verdict_of,
+)
+from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.numbers import written
-from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d*(?![\w.])")
@@ -42,43 +48,6 @@ _COLUMNS = (
     ("width", r"^d(?:_?model)?$|^(?:hidden |model )?(?:width|dim\w*|size)$|宽度|隐藏|维度"),
 )
 """Columns of a table whose rows are models."""
-
-
-def candidates(names: Names) -> Iterator[Floats]:
-    """The rows that self-attention of the note's vectors may show."""
-    inputs = [array for array in names.values.values() if array.ndim == 2 and array.size <= 400]
-    vectors = {
-        name: array
-        for name, array in names.values.items()
-        if array.ndim == 1 and re.fullmatch(r"[a-zA-Z]\d", name)
-    }
-    for letter in sorted({name[0] for name in vectors}):
-        group = [vectors[name] for name in sorted(vectors) if name[0] == letter]
-        if len(group) > 1 and len({len(vector) for vector in group}) == 1:
-            inputs.append(np.stack(group))
-    for x in inputs:
-        yield from _from(x)
-    if "positions" in names.said:
-        for width in (2, 4, 6, 8, 16):
-            yield from sinusoids(64, width)
-
-
-def _from(x: Floats) -> Iterator[Floats]:
-    if x.shape[0] > 12 or x.shape[1] > 64:
-        return
-    dots = x @ x.T
-    yield from dots
-    yield from dots @ x
-    yield dots.sum(1)
-    for scores in (dots, dots / x.shape[1] ** 0.5):
-        weights = np.asarray(formula.normalise(scores)[0])
-        yield from scores
-        yield from np.exp(scores)
-        yield from np.exp(scores - scores.max(1, keepdims=True))
-        yield from weights
-        yield from weights @ x
-    yield from x
-    yield from np.asarray(formula.normalise(x)[0])
 
 
 def check_block(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
@@ -102,7 +71,7 @@ def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> li
     for row in candidates(names):
         if row.shape != numbers.shape:
             continue
-        same = sum(map(close, numbers, row, units))
+        same = int((np.abs(numbers - row) <= 1.01 * units + 1e-9).sum())
         if best is None or same > best[0]:
             best = (same, row)
     if best is None:
@@ -112,9 +81,7 @@ def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> li
         return [Verdict(line, said, "right", "note.right")]
     digits = float(-np.log10(units).mean())
     if same >= 2 and 3 * same >= 2 * len(numbers) and (known or same * digits >= 6):
-        digits = int(max(-np.log10(units).min(), 1)) + 1
-        right = ", ".join(written(float(number), digits) for number in row)
-        return [Verdict(line, said, "wrong", "note.wrong", {"right": right})]
+        return [Verdict(line, said, "wrong", "note.wrong", {"right": shown(row, units)})]
     return []
 
 
@@ -135,15 +102,86 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
             continue
         cells = cells_of(text)
         said = _by_head(line, head, cells, names) + _by_heads(line, head, cells)
-        said = said or check_shape_cells(line, head, cells, names) or _by_cells(line, cells, names)
+        said = (
+            said
+            or check_cost_cells(line, cells)
+            or check_shape_cells(line, head, cells, names)
+            or _by_cells(line, head, cells, names)
+        )
         found += said
         if not said:
             bare.append((line, text))
+    body = [(line, cells_of(text)) for line, text in bare]
+    laws = by_parts(body) + by_label(body) + by_times(head, body)
+    found += laws
+    bare = [(line, text) for line, text in bare if not any(v.line == line for v in laws)]
+    known = by_matrix([(line, cells_of(text)) for line, text in bare], names)
+    found += known
+    bare = [(line, text) for line, text in bare if not any(v.line == line for v in known)]
     found += _by_first(head, bare, names) or check_block(bare, names)
+    sure = {verdict.line for verdict in found if verdict.status == "right"}
+    found += totals([(line, cells_of(text)) for line, text in rows[1:]], sure)
+    for _, text in rows:
+        cells = cells_of(text)
+        total = re.search(r"\btotal\b|\bsum\b|合计|总计|总共|共计", cells[0], re.I)
+        if total and re.search(r"param|参数|weights", " ".join(head), re.I):
+            number = literal(parsed(plain(cells[-1])) or ("name", ""))
+            if number and number[0].ndim == 0:
+                names.sizes["params"] = float(number[0])
+    if not any(verdict.status == "wrong" for verdict in found):
+        _remember(head, [cells_of(text) for _, text in bare], names)
     if all(verdict.status != "wrong" for verdict in found):
         body = [(i, cells_of(text)) for i, text in rows[1:] if re.search(r"[^\s|:\-]", text)]
         found += check_columns(head, body)
     return sorted(found, key=lambda verdict: verdict.line)
+
+
+_PARTS = {
+    "q": r"^q\b|quer|查询",
+    "k": r"^k\b|key|键",
+    "v": r"^v\b|value|值",
+    "x": r"^x\b|embed|vector|input|嵌入|向量|输入",
+}
+"""What a column of vectors is, by its head."""
+
+
+def _remember(head: list[str], rows: list[list[str]], names: Names) -> None:
+    """From here on the vectors of a table are known by their rows: "cat", q1, k2."""
+    for column, title in enumerate(head[1:], 1):
+        numbers = [
+            literal(parsed(plain(cells[column])) or ("name", ""))
+            for cells in rows
+            if column < len(cells)
+        ]
+        if (
+            len(numbers) > 1
+            and re.search(_PARTS["v"], plain(title), re.I)
+            and all(each is not None and not each[0].ndim for each in numbers)
+        ):
+            names.columns = [np.array([float(each[0]) for each in numbers if each]), *names.columns]
+    for index, cells in enumerate(rows, 1):
+        vectors = {
+            column: found
+            for column, cell in enumerate(cells)
+            if (found := literal(parsed(plain(cell)) or ("name", ""))) and found[0].ndim == 1
+        }
+        label = re.sub(r"\W*\(.*\)|[\W]", "", plain(cells[0]).strip())
+        for column, (vector, units) in vectors.items():
+            title = head[column] if column < len(head) else ""
+            for letter, words in _PARTS.items():
+                if re.search(words, plain(title), re.I):
+                    names.tell(f"{letter}{index}", vector, units)
+                    names.tell(f"{letter}_{label}", vector, units)
+        numbers = [literal(parsed(plain(cell)) or ("name", "")) for cell in cells[1:]]
+        whole = all(number is not None and number[0].ndim == 0 for number in numbers)
+        if not re.fullmatch(r"[A-Za-z]\w*", label):
+            continue
+        if not vectors and whole and len(numbers) > 1:
+            names.words.add(label)
+            names.tell(label, np.array([float(number[0]) for number in numbers if number]))
+        elif len(vectors) == 1:
+            names.words.add(label)
+            names.tell(label, *next(iter(vectors.values())))
 
 
 def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list[Verdict]:
@@ -174,13 +212,14 @@ def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list
         except NotUnderstood:
             continue
         said = f"{name} = {cell}  ({', '.join(f'{n} = {float(v):g}' for n, v in told.items())})"
-        verdicts.append(_verdict(line, said, wrong, target))
+        verdicts.append(verdict_of(line, said, wrong, target))
     return verdicts
 
 
 def _formula(name: str) -> str:
     """The formula that a column's name ends with: "hidden n(n−1)/2"."""
-    return ([*pieces(plain(name))] or [""])[-1]
+    last = ([*pieces(plain(name))] or [""])[-1]
+    return "" if re.fullmatch(r"[A-Za-z_]+", last) else last
 
 
 def _by_heads(line: int, head: list[str], cells: list[str]) -> list[Verdict]:
@@ -198,7 +237,7 @@ def _by_heads(line: int, head: list[str], cells: list[str]) -> list[Verdict]:
     right = np.asarray(found["width"] / found["heads"])
     said = f"{written(float(found['width']))} / {written(float(found['heads']))}"
     each = (found["each"], np.asarray(1.0))
-    return [_verdict(line, f"{said} = {each[0]:g}", None if right == each[0] else right, each)]
+    return [verdict_of(line, f"{said} = {each[0]:g}", None if right == each[0] else right, each)]
 
 
 def _by_first(head: list[str], rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
@@ -225,16 +264,36 @@ def _by_first(head: list[str], rows: list[tuple[int, str]], names: Names) -> lis
                 wrong = differs(expression, target, names.copy(**dict.fromkeys(unknown, at[0])))
             except NotUnderstood:
                 continue
-            column_said.append(_verdict(line, f"{name} = {row[column]}  ({row[0]})", wrong, target))
+            column_said.append(
+                verdict_of(line, f"{name} = {row[column]}  ({row[0]})", wrong, target)
+            )
         right = [verdict for verdict in column_said if verdict.status == "right"]
         if len(right) > 1 and 2 * len(right) >= len(column_said):
             found += column_said
     return found
 
 
-def _by_cells(line: int, cells: list[str], names: Names) -> list[Verdict]:
+_BY_UNIT = {
+    "K": (1e3, 1024.0),
+    "M": (1e6, 1024.0**2),
+    "G": (1e9, 1024.0**3),
+    "百万": (1e6,),
+    "万": (1e4,),
+    "亿": (1e8,),
+    "million": (1e6,),
+    "billion": (1e9,),
+}
+
+
+def _scales(title: str) -> tuple[float, ...]:
+    """What the numbers of a column are multiplied with, by its title: GFLOPs, MB, million."""
+    unit = re.search(r"\b([KMG])(?=FLOP|MAC|i?B\b|次)|million|billion|百万|万|亿", title)
+    return _BY_UNIT[unit[1] or unit[0]] if unit else ()
+
+
+def _by_cells(line: int, head: list[str], cells: list[str], names: Names) -> list[Verdict]:
     """A cell with an expression, and the number in the next."""
-    for left, right in pairwise(cells):
+    for column, (left, right) in enumerate(pairwise(cells), 1):
         expression, node = parsed(plain(left)), parsed(plain(right))
         if expression is None or node is None or literal(expression) is not None:
             continue
@@ -246,13 +305,13 @@ def _by_cells(line: int, cells: list[str], names: Names) -> list[Verdict]:
         try:
             value(expression, names)
             wrong = differs(expression, target, names, "≈" in right)
+            scales = _scales(head[column]) if column < len(head) else ()
+            if wrong is not None and wrong.ndim == 0 and scales:
+                scaled = [
+                    differs(expression, (target[0] * by, target[1] * by), names) for by in scales
+                ]
+                wrong = None if None in scaled else wrong / scales[0]
         except NotUnderstood:
             continue
-        return [_verdict(line, f"{left} = {right}", wrong, target)]
+        return [verdict_of(line, f"{left} = {right}", wrong, target)]
     return []
-
-
-def _verdict(line: int, said: str, wrong: Floats | None, target: tuple[Floats, Floats]) -> Verdict:
-    if wrong is None:
-        return Verdict(line, said, "right", "note.right")
-    return Verdict(line, said, "wrong", "note.wrong", {"right": shown(wrong, target[1])})

@@ -29,6 +29,12 @@ UNSCALED = re.compile(
     r"without (?:the )?(?:scal|divi)\w*|不(?:做|加|用)?(?:缩放|除以)|没有(?:做)?(?:缩放|除以)", re.I
 )
 """A condition, and no denial."""
+OF_TERMS = re.compile(
+    r"(?:each|every|one) (?:product|term)[^.。,]{0,12} variance(?! (?:of )?1\b)|(?:每一?[项个]|各)(?:乘积|项)?的?方差(?!\s*[为是]\s*1\b)",
+    re.I,
+)
+"""Terms whose variance is another than 1."""
+OF_PARTS = re.compile(r"(?:\bD|Var)\s*\(\s*[qk]_?i?\s*\)\s*=\s*(?!1\b)\d")
 SYMBOLIC = 64.0
 """The width that stands for d where a claim gives it no number."""
 
@@ -116,9 +122,34 @@ def _divisor(
     return _amount(said, names, width)
 
 
-def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
+def _of_told(
+    match: re.Match[str], divisor: tuple[float, str], names: Names, width: float | None
+) -> Found | None:
+    """The variance after a division, of one that was told before; None where none was."""
+    told = names.sizes.get("variance right", 0.0)
+    claim = _amount(match["amount"], names, width)
+    if told <= 1 or match["what"] not in ("variance", "方差") or claim is None:
+        return None
+    right = told / divisor[0] ** 2
+    if abs(claim[0] - right) <= 0.01 * right:
+        return True, "note.right", {}
+    if claim[0] not in (told, told / divisor[0]):
+        return None
+    return False, "note.wrong", {"right": f"{written(told)}/({divisor[1]}²) = {written(right)}"}
+
+
+def variance(  # noqa: PLR0912
+    match: re.Match[str], text: str, names: Names
+) -> Found | None:
     """The variance of a dot product of d independent terms is d, its deviation √d."""
     if NOT.search(UNSCALED.sub("", text)) or "D(XY" in text:
+        return None
+    spoken_of = " ".join([*names.recent[-2:], text])
+    if (
+        OF_TERMS.search(spoken_of)
+        or OF_PARTS.search(spoken_of)
+        or re.search(r"1\s*/\s*\(*\s*d", text)
+    ):
         return None
     width = _width(text, match.start("amount"), names)
     divisor = _divisor(match, text, names, width)
@@ -129,7 +160,7 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
             r"\d\s*-?\s*(?:dim|维|wide)|\bd(?:_?[kq]|_head|_model)?\b", f"{text[: match.end()]}"
         )
     ):
-        return None  # of which width is not said here
+        return _of_told(match, divisor, names, width)
     if divisor is None and SCALED.search(text):
         return None
     spoken = DOT.search(text) or re.search(r"\bd_?k\b", text) or divisor or (
@@ -153,6 +184,8 @@ def variance(match: re.Match[str], text: str, names: Names) -> Found | None:
     ):  # of the components, or of what has been scaled
         return None
     if abs(amount[0] - right) <= 0.01 * right:
+        if divisor is None and not deviation:
+            names.sizes["variance right"] = right
         return True, "note.right", {}
     if divisor is not None:
         name = "√d" if deviation else "d"

@@ -1,0 +1,191 @@
+"""Laws that the rows of a table follow: totals, parts, softmax of a row's name, a known matrix."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+
+from regard.core import formula
+from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.amounts import amounts
+from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.derived import tables as derived
+from regard.explanation.notes.equations import close, shown
+from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.parsing import literal, parsed
+from regard.explanation.numbers import written
+from regard.explanation.sheet import Floats
+
+_TOTAL = re.compile(
+    r"\W*(?:(?:grand |all |in )?total|sum|altogether|合计|总计|总共|共计|总和|总参数)", re.I
+)
+
+
+def totals(rows: list[tuple[int, list[str]]], sure: set[int]) -> list[Verdict]:
+    """The total of a column, against the numbers above it; ``sure`` are the lines that are right."""
+    found: list[Verdict] = []
+    for last, (line, cells) in enumerate(rows):
+        if not _TOTAL.match(cells[0]) or last < 2:
+            continue
+        start = next((i + 1 for i in range(last - 1, -1, -1) if _TOTAL.match(rows[i][1][0])), 0)
+        for column in range(1, len(cells)):
+            above = [
+                literal(parsed(plain(row[column].strip("* "))) or ("name", ""))
+                if column < len(row)
+                else None
+                for _, row in rows[start:last]
+                if re.search(r"\w", row[0])
+            ]
+            told = literal(parsed(plain(cells[column].strip("* "))) or ("name", ""))
+            if (
+                told is None
+                or told[0].ndim
+                or len(above) < 2
+                or any(each is None or each[0].ndim for each in above)
+            ):
+                continue
+            right = sum(float(each[0]) for each in above if each)
+            small = [float(each[1]) for each in above if each and each[1] < 1]
+            unit = np.asarray(max(float(told[1]), *small, 0.0))
+            said = f"{cells[0]}: {cells[column]}"
+            if abs(right - float(told[0])) <= unit * (unit < 1) * len(above) + 1e-9:
+                found.append(Verdict(line, said, "right", "note.right"))
+            elif all(
+                each is not None and line_ in sure
+                for each, (line_, _) in zip(above, rows[start:last], strict=False)
+            ):
+                found.append(
+                    Verdict(
+                        line,
+                        said,
+                        "wrong",
+                        "note.wrong",
+                        {"right": f"{right:,.0f}" if unit >= 1 else shown(np.asarray(right), unit)},
+                    )
+                )
+    return found
+
+
+def _most(rows: list[tuple[int, str, tuple[Floats, Floats], Floats]]) -> list[Verdict]:
+    """Verdicts of claims that follow one law, where most of them do."""
+    found = [
+        verdict_of(line, said, None if close(claim[0], right, claim[1]) else right, claim)
+        for line, said, claim, right in rows
+    ]
+    agree = sum(verdict.status == "right" for verdict in found)
+    return found if agree > 1 and agree >= len(found) - 1 else []
+
+
+def by_parts(rows: list[tuple[int, list[str]]]) -> list[Verdict]:
+    """A matrix and its bias, "768 × 3072, 3072", and how many numbers they hold."""
+    told = []
+    for line, cells in rows:
+        for left, right in pairwise(cells):
+            sizes = re.fullmatch(
+                r"\s*(?P<a>\d+)(?:\s*\*\s*(?P<b>\d+))?\s*,\s*(?P<c>\d+)\s*",
+                plain(left.replace("$", "")),
+            )
+            claim = literal(parsed(plain(right)) or ("name", ""))
+            if sizes and claim and claim[0].ndim == 0:
+                exact = int(sizes["a"]) * int(sizes["b"] or 1) + int(sizes["c"])
+                told.append((line, f"{left}: {right}", claim, np.asarray(float(exact))))
+    return _most(told)
+
+
+def by_label(rows: list[tuple[int, list[str]]]) -> list[Verdict]:
+    """The softmax of the vector that a row begins with."""
+    told = []
+    for line, cells in rows:
+        scores = literal(parsed(plain(cells[0])) or ("name", ""))
+        claim = literal(parsed(plain(_cells(cells, None))) or ("name", ""))
+        if scores and claim and scores[0].ndim == 1 and claim[0].shape == scores[0].shape:
+            weights = np.asarray(formula.normalise(scores[0][None, :])[0])[0]
+            told.append((line, " ".join(cells), (claim[0], np.maximum(claim[1], 0.001)), weights))
+    return _most(told)
+
+
+def by_times(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Verdict]:
+    """What one token needs, and what so many need: "per token", "2048 tokens"."""
+    one = next(
+        (
+            i
+            for i, title in enumerate(head)
+            if re.search(r"per token|每个? ?(?:token|词)|one token", title, re.I)
+        ),
+        0,
+    )
+    found = []
+    for column, title in enumerate(head):
+        many = re.search(r"(\d[\d,]*)\s*个? ?(?:tokens?|词)", title)
+        if not one or not many:
+            continue
+        for line, cells in rows:
+            base, claim = ([*amounts(cells[i])] if i < len(cells) else [] for i in (one, column))
+            if len(base) == len(claim) == 1 and base[0].kind == claim[0].kind == "bytes":
+                right = base[0].value * float(many[1].replace(",", ""))
+                if abs(claim[0].value - right) <= 0.6 * claim[0].unit + base[0].unit * right / base[
+                    0
+                ].value * 0.5 * (base[0].unit < base[0].value * 0.1):
+                    found.append(Verdict(line, cells[column], "right", "note.right"))
+                else:
+                    unit = claim[0].said.split()[-1]
+                    found.append(
+                        Verdict(
+                            line,
+                            cells[column],
+                            "wrong",
+                            "note.wrong",
+                            {
+                                "right": f"{written(right / (claim[0].value / float(claim[0].said.split()[0])), 2)} {unit}"
+                            },
+                        )
+                    )
+    return found if sum(verdict.status == "right" for verdict in found) > 0 else []
+
+
+def by_matrix(rows: list[tuple[int, list[str]]], names: Names) -> list[Verdict]:
+    """Rows of vectors, or of numbers, that are those of a matrix which the note's arrays make."""
+    found: list[Verdict] = []
+    for columns in [*([i] for i in range(1, len(rows[0][1]) if rows else 0)), None]:
+        told = [literal(parsed(plain(_cells(cells, columns))) or ("name", "")) for _, cells in rows]
+        if len(told) < 2 or any(each is None or each[0].ndim != 1 for each in told):
+            continue
+        if len({each[0].shape for each in told if each}) != 1:
+            continue
+        claimed, units = (np.stack([each[i] for each in told if each]) for i in (0, 1))
+        units = np.minimum(units, units.min() if (units < 1).any() else 1.0)
+        best, row_of = 0, None
+        for table in derived(names):
+            if table.shape == claimed.shape:
+                same = np.abs(table - claimed) <= 2.0 * units * (units < 1) + 1e-9
+                if same.sum() > best:
+                    best, row_of, agree = int(same.sum()), table, same
+        if row_of is None or 3 * best < 2 * claimed.size or len(rows) - agree.all(1).sum() > 1:
+            continue
+        for (line, cells), right, same, unit in zip(rows, row_of, agree, units, strict=True):
+            said = _cells(cells, columns)
+            if same.all():
+                found.append(Verdict(line, said, "right", "note.right"))
+            else:
+                found.append(
+                    Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, unit)})
+                )
+    return found
+
+
+def _cells(cells: list[str], columns: list[int] | None) -> str:
+    """A column's cell, or all but the first as a vector."""
+    if columns is None:
+        return f"[{', '.join(cells[1:])}]"
+    return cells[columns[0]] if columns[0] < len(cells) else ""
+
+
+def verdict_of(
+    line: int, said: str, wrong: Floats | None, target: tuple[Floats, Floats]
+) -> Verdict:
+    """Right where ``wrong`` is None, else wrong, with the right value."""
+    if wrong is None:
+        return Verdict(line, said, "right", "note.right")
+    return Verdict(line, said, "wrong", "note.wrong", {"right": shown(wrong, target[1])})
