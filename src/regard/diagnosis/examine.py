@@ -245,7 +245,7 @@ def _unexplained(judge: Judge, base: Base, outcome: Outcome) -> Outcome:
     inner = _inner(judge, judge.said)
     if inner is not None:
         return inner
-    from regard.diagnosis.masks import PRODUCT_WITH_INFINITY
+    from regard.diagnosis.fills import PRODUCT_WITH_INFINITY
 
     outcome.verdict = "unknown"
     if np.isnan(base.observed).mean() > 0.5 and source.line(PRODUCT_WITH_INFINITY):

@@ -134,7 +134,7 @@ def _name_mask(judge: Judge, found: MaskAnswer, outcome: Outcome) -> None:
         key = _EVIDENCE.get(fault, "check.evidence-reproduced")
         told = values if fault == "mask-inverted" else {}
         add(outcome, judge.subject.source, fault, False, key, told, error, found.error_of_right)
-    if found.explanation is None and not found.faults:
+    if found.explanation is None and found.meaning is None and not found.faults:
         outcome.undetermined.append(("check.mask-unexplained", {"parameter": found.parameter}))
 
 

@@ -94,6 +94,10 @@ def parameter_role(name: str) -> str:
     )
     if part:
         return part.group(1)
+    parts = {part.lower() for part in re.findall(r"[a-z]+|[A-Z](?:[a-z]+|[A-Z]*(?![a-z]))", name)}
+    for role, sides in _SIDES.items():
+        if parts and parts <= _OF_INPUTS | sides:
+            return role
     if word.startswith(("query", "queries")):
         return "q"
     if word.startswith("key"):
@@ -101,6 +105,25 @@ def parameter_role(name: str) -> str:
     if word.startswith("value"):
         return "v"
     return "other"
+
+
+_INPUT_WORDS = (
+    "x input inputs in token tokens word words hidden state states embedding embeddings embedded "
+    "emb embs feature features feat feats seq sequence sequences src source sentence patch patches "
+    "frame frames vector vectors tensor data batch sample samples node nodes encoded stream "
+    "residual activations matrix layer item items"
+)
+_OF_INPUTS = frozenset(_INPUT_WORDS.split())
+"""What the words of an input's name may be, if each is one of these."""
+
+
+_SIDES = {
+    "x": frozenset({"decoder", "dec", "target", "tgt", "trg", "current", "cur"}),
+    "context": frozenset(
+        {"encoder", "enc", "memory", "mem", "context", "ctx", "cond", "out", "output", "outputs"}
+    ),
+}
+"""More such words: of what attends, and of what it attends to."""
 
 
 def known_parameter(name: str, role: str) -> bool:
