@@ -183,8 +183,9 @@ def _built_sizes(
     """The sizes that the built object has, read from its attributes."""
     numbers = _numbers(owner)
     inner = [_numbers(m) for m in owner.modules()] if hasattr(owner, "modules") else []
-    heads = _whole(numbers, _HEADS) or _from_given(given, "heads")
+    heads = _whole(numbers, _HEADS) or _from_given(given, "heads") or _from_given(numbers, "heads")
     groups = _whole(numbers, _GROUPS) or _from_given(given, "groups")
+    groups = groups or _from_given(numbers, "groups")
     heads = heads or next((n for found in inner if (n := _whole(found, _HEADS))), None)
     groups = groups or next((n for found in inner if (n := _whole(found, _GROUPS[:-3]))), None)
     if heads is None:
@@ -195,7 +196,8 @@ def _built_sizes(
 
 
 def _from_given(given: Mapping[str, Any], role: str) -> int | None:
-    return next((v for k, v in given.items() if size_role(k) == role and isinstance(v, int)), None)
+    told = (v for k, v in given.items() if size_role(k) == role and type(v) is int and v > 0)
+    return next(told, None)
 
 
 def _whole(numbers: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

@@ -28,6 +28,7 @@ from regard.diagnosis.setups import setups
 from regard.diagnosis.source import stated_layout
 from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject
+from regard.diagnosis.use import named_by_use
 from regard.diagnosis.watching import held_while, slopes_in
 from regard.diagnosis.weights import Found
 from regard.diagnosis.weights import read as read_weights
@@ -73,7 +74,12 @@ class Judge:
         entries, norms = entries_of(subject.owner) if subject.owner is not None else ([], [])
         model = said.get("model") or _model(subject)
         self.found: Found = read_weights(
-            entries, norms, subject.sizes.heads, subject.sizes.groups, model, subject.source.joined
+            named_by_use(entries, subject.source),
+            norms,
+            subject.sizes.heads,
+            subject.sizes.groups,
+            model,
+            subject.source.joined,
         )
         text = f"{subject.name}\n{subject.source.prose}\n{subject.source.joined}"
         low = text.lower()

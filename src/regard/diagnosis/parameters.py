@@ -11,6 +11,7 @@ from typing import Any
 from regard.diagnosis.roles import parameter_role, plain
 from regard.diagnosis.source import Source
 from regard.diagnosis.subject import Parameter
+from regard.diagnosis.use import roles_by_use
 
 
 def parameters_of(function: Callable[..., Any], source: Source) -> tuple[Parameter, ...]:
@@ -42,7 +43,15 @@ def parameters_of(function: Callable[..., Any], source: Source) -> tuple[Paramet
             role = "other"
         positional = p.kind is p.POSITIONAL_ONLY or (required and p.kind is not p.KEYWORD_ONLY)
         found.append(Parameter(p.name, role, required, None if required else p.default, positional))
-    return tuple(_by_company(found))
+    return tuple(_by_company(_by_use(found, source)))
+
+
+def _by_use(found: list[Parameter], source: Source) -> list[Parameter]:
+    """Roles of weights for those that the code projects an input with."""
+    inputs = any(p.role in ("x", "q") for p in found)
+    unknown = {p.name for p in found if p.required and p.role == "other"}
+    roles = roles_by_use(source, unknown) if inputs and len(unknown) > 2 else {}
+    return [replace(p, role=f"w{roles[p.name]}") if p.name in roles else p for p in found]
 
 
 def _is_number(annotation: Any) -> bool:
@@ -66,6 +75,10 @@ def _by_company(found: list[Parameter]) -> list[Parameter]:
         return [
             replace(p, role="heads" if p.name == "h" else more.get(p.role, p.role)) for p in found
         ]
+    asked = [p for p in found if p.required and p.role in ("q", "k", "v", "x", "context", "other")]
+    if len(asked) == 3 and asked[2].role == "v" and asked[1].role != "q":
+        names = dict(zip((p.name for p in asked), "qkv", strict=True))
+        return [replace(p, role=names.get(p.name, p.role)) for p in found]
     if not roles & {"x", "q"}:
         unknown = [p for p in found if p.required and p.role in ("other", "k", "v", "context")]
         if len(unknown) == 2:  # what attends, and what is attended to

@@ -76,6 +76,12 @@ def plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.lower())
 
 
+def _parts(name: str) -> set[str]:
+    """The words of a name in snake or camel case, in lower case."""
+    found = re.findall(r"[a-z]+|[A-Z](?:[a-z]+|[A-Z]*(?![a-z]))", name)
+    return {part.lower() for part in found}
+
+
 def parameter_role(name: str) -> str:
     """The role of a call's parameter; ``other`` for a name that none goes by."""
     if weight := weight_role(name, alone=True):
@@ -94,7 +100,7 @@ def parameter_role(name: str) -> str:
     )
     if part:
         return part.group(1)
-    parts = {part.lower() for part in re.findall(r"[a-z]+|[A-Z](?:[a-z]+|[A-Z]*(?![a-z]))", name)}
+    parts = _parts(name)
     for role, sides in _SIDES.items():
         if parts and parts <= _OF_INPUTS | sides:
             return role
@@ -156,7 +162,14 @@ def size_role(name: str) -> str:
         return "model_dim"
     if "len" in word or "pos" in word:
         return "length"
-    return "other"
+    parts = _parts(name)
+    sized = parts & {"d", "dim", "size", "width", "depth", "dims", "n"}
+    if "head" in parts and (sized or "per" in parts):
+        return "head_dim"
+    if sized and parts & {"q", "k", "v", "query", "key", "value"}:
+        return "head_dim"
+    words = {"emb", "embed", "embedding", "model", "hidden", "feat", "feature", "width", "channel"}
+    return "model_dim" if parts & words else "other"
 
 
 _FILLER = {
@@ -309,7 +322,7 @@ def weight_role(name: str, *, alone: bool = False) -> str | None:
     lower = base.lower()
     if alone:
         match = re.fullmatch(
-            r"(?:w|b|weights?|proj|mat|matrix|kernel)_?(q|k|v|o|qkv|kv|query|key|value|out|"
+            r"(?:w|b|weights?|proj|mat|matrix|kernel|lin|linear|fc|dense|to)_?(q|k|v|o|qkv|kv|query|key|value|out|"
             r"output|0|z)"
             r"(?:_?(?:heads?|list|all|s|h|w|weights?|matrix|mat))?"
             r"|(q|k|v|o|query|key|value|out|output|qkv|in)_?(?:w|weights?|proj|mat|matrix|kernel|"

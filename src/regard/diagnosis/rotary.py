@@ -26,7 +26,8 @@ def rotary(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) 
     arrays = inputs_of(subject)
     inputs = [p.name for p in required if p in arrays or p.name == "h"]
     numbers = subject.owner is None and all(
-        size_role(p.name) in _NUMBERS or p.role == "position" for p in required
+        p not in arrays and (size_role(p.name) in _NUMBERS or p.role == "position")
+        for p in required
     )
     if numbers or not inputs or (subject.owner is not None and _gives_tables(subject, inputs)):
         _tables_of_rotary(subject, answer)
