@@ -97,7 +97,7 @@ class Judge:
         ):
             hints.add("activation")
         self.hints = frozenset(hints)
-        self.deadline = time.process_time() + SECONDS
+        self.deadline = time.thread_time() + SECONDS
         self.random = 0.0
         """How far two equal calls differ in evaluation."""
         self.slopes: Array | None = None

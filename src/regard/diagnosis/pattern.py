@@ -32,7 +32,7 @@ def by_pattern(
     tolerance: float, seconds: float,
 ) -> list[Explanation]:  # fmt: skip
     """Explanations of three deviations or more, the pattern's steps being settled first."""
-    end = time.process_time() + seconds
+    end = time.thread_time() + seconds
     seen = _moved_in(judge, setup, fixed, output)
     if seen is None or all(rows.sum() * setup.batch >= rows.size for rows in seen):
         return []  # every token moves every row: nothing is told
@@ -47,9 +47,9 @@ def by_pattern(
         fits = explain(
             observation, what, base=settled, readings=len(setup.case.weights),
             most=3 - faults + (faults == 2), tolerance=tolerance,
-            seconds=max(0.1, end - time.process_time()),
+            seconds=max(0.1, end - time.thread_time()),
         )  # fmt: skip
-        if fits or time.process_time() > end:
+        if fits or time.thread_time() > end:
             return fits
     return []
 
@@ -109,7 +109,7 @@ def _consistent(
 
     tried: dict[Any, tuple[Deviation, ...]] = {}
     for combo in ordered([d for d in where if d.faults], [d for d in where if not d.faults], 2):
-        if time.process_time() > end:
+        if time.thread_time() > end:
             break
         told = {s: v for d in combo for s, v in d.changes}
         try:

@@ -114,10 +114,10 @@ def parameter_role(name: str) -> str:
 
 
 _INPUT_WORDS = (
-    "x input inputs in token tokens word words hidden state states embedding embeddings embedded "
-    "emb embs feature features feat feats seq sequence sequences src source sentence patch patches "
-    "frame frames vector vectors tensor data batch sample samples node nodes encoded stream "
-    "residual activations matrix layer item items"
+    "x xs h inp input inputs in token tokens word words hidden state states embedding embeddings "
+    "embedded emb embs feature features feat feats seq sequence sequences src source sentence "
+    "patch patches frame frames vector vectors tensor data batch sample samples node nodes "
+    "encoded stream residual activations matrix layer item items"
 )
 _OF_INPUTS = frozenset(_INPUT_WORDS.split())
 """What the words of an input's name may be, if each is one of these."""

@@ -6,12 +6,13 @@ Names of no telling meaning get their roles here; a name that tells its own keep
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from regard.diagnosis.entries import Entry
-from regard.diagnosis.roles import weight_role
+from regard.diagnosis.roles import parameter_role, weight_role
 from regard.diagnosis.source import Source
 
 _PROJECTIONS = ("q", "k", "v", "qkv", "kv")
@@ -20,21 +21,24 @@ _PROJECTIONS = ("q", "k", "v", "qkv", "kv")
 def named_by_use(entries: Sequence[Entry], source: Source) -> list[Entry]:
     """Entries of no telling name with the roles that the code gives them."""
     known = {e.role for e in entries}
-    open_ = {e.path.split(".")[0] for e in entries if e.role is None and e.w.ndim >= 2}
+    open_ = {_last(e) for e in entries if e.role is None and e.w.ndim >= 2}
     if not open_:
         return list(entries)
-    count = Counter(e.path.split(".")[0] for e in entries if e.w.ndim >= 2)
+    count = Counter(_last(e) for e in entries if e.w.ndim >= 2)
     roles = {
         name: role
         for name, role in roles_by_use(source, open_).items()
         if role not in known and (count[name] == 1 or role in ("q", "k", "v"))
     }
     return [
-        replace(e, role=roles[first])
-        if e.role is None and (first := e.path.split(".")[0]) in roles
-        else e
+        replace(e, role=roles[name]) if e.role is None and (name := _last(e)) in roles else e
         for e in entries
     ]
+
+
+def _last(entry: Entry) -> str:
+    """The name under which the code has an entry: the last of its path that is no number."""
+    return next((p for p in reversed(entry.path.split(".")) if not p.isdigit()), "")
 
 
 def roles_by_use(source: Source, names: set[str]) -> dict[str, str]:
@@ -44,7 +48,7 @@ def roles_by_use(source: Source, names: set[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for targets, value in _assigned(source):
-        roles = [weight_role(target) for target in targets]
+        roles = [_role(target) for target in targets]
         if len(targets) == 1 and roles[0] in _PROJECTIONS:
             found |= dict.fromkeys(_only(_used(value, names)), roles[0])
         elif all(role in ("q", "k", "v") for role in roles):
@@ -57,7 +61,43 @@ def roles_by_use(source: Source, names: set[str]) -> dict[str, str]:
     last = [n for n in _used_in_returns(source, names) if n not in found]
     if len(last) == 1:
         found[last[0]] = "o"
-    return {name: role for name, role in found.items() if role is not None}
+    return found
+
+
+def projected_by(source: Source, names: set[str]) -> dict[str, str]:
+    """Which of ``names`` are projected as queries, keys or values alone; context for both last."""
+    seen: dict[str, set[str]] = {}
+    for targets, value in _assigned(source):
+        role = _role(targets[0]) if len(targets) == 1 else ""
+        for name in _only(_used(value, names)) if role in ("q", "k", "v") else ():
+            seen.setdefault(name, set()).add(role)
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Call(ast.Attribute(ast.Name("self"), made), [ast.Name(name), *_]):
+                pass
+            case ast.BinOp(ast.Name(name), ast.MatMult(), ast.Name(made)):
+                pass
+            case ast.BinOp(ast.Name(name), ast.MatMult(), ast.Attribute(ast.Name("self"), made)):
+                pass
+            case _:
+                continue
+        role = _role(made)
+        if name in names and role:
+            seen.setdefault(name, set()).update(role if role != "o" else "")
+    roles = {"q": "q", "k": "k", "v": "v", "kv": "context"}
+    found = {name: roles.get("".join(sorted(r, key="qkv".index))) for name, r in seen.items()}
+    return {name: role for name, role in found.items() if role}
+
+
+def _role(variable: str) -> str:
+    """q, k, v or several together by a variable's name; empty for another."""
+    told = re.fullmatch(
+        r"(?:x|mixed_|new_|cur_)?(q|k|v)(?:h|s|_?heads?|_?mat|_?layer)?", variable.lower()
+    )
+    if told:
+        return told[1]
+    role = weight_role(variable) or parameter_role(variable)
+    return role if role in (*_PROJECTIONS, "o") else ""
 
 
 def _assigned(source: Source) -> Iterator[tuple[list[str], ast.expr]]:
