@@ -68,7 +68,7 @@ def name_base(judge: Judge, base: Base, outcome: Outcome) -> None:
     outcome.how["rule"] = best.steps.get("rule", "none")
 
 
-_CHOICES = {"pre", "pre-residual", "post", "residual", "heads-last", "unscaled", "rescaled"}
+_CHOICES = {"pre", "pre-residual", "post", "residual", "heads-last", "unscaled", "rescaled", "own"}
 
 
 def name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:

@@ -29,7 +29,8 @@ _PARAMETERS: dict[str, str] = {
     "keylengths seqlen validlengths",
     "causal": "causal iscausal usecausal causalmask usecausalmask autoregressive maskfuture "
     "masked applycausal ismasked docausal usemask lookahead maskedfuture",
-    "window": "window windowsize w win slidingwindow localwindow attentionwindow",
+    "window": "window windowsize w win slidingwindow localwindow attentionwindow "
+    "radius bandwidth span band neighborhood lookback contextwindow halfwindow localsize",
     "heads": "heads numheads nheads nhead nh numattentionheads nbheads head hs nqheads "
     "numqueryheads nheadsq numqheads hq qheads queryheads headsnum headcount",
     "groups": "nkvheads numkvheads numkeyvalueheads kvheads nkvhead ngroups numgroups groups nkv "
