@@ -102,6 +102,7 @@ def build(thing: Any, source: Source, init: Mapping[str, Any] | None, sizes: Siz
         sizes = _built_sizes(given, owner, sizes)
     elif not inspect.isroutine(thing):
         owner = thing
+        _give_weights(owner, sizes)
         sizes = _built_sizes({}, owner, sizes, fallback=False)
     if owner is not None:
         call, shape = _method(owner)
@@ -124,6 +125,15 @@ def build(thing: Any, source: Source, init: Mapping[str, Any] | None, sizes: Siz
     return subject
 
 
+def _give_weights(owner: Any, sizes: Sizes) -> None:
+    """Builds a Keras layer, which has no weights until it is told the shapes of its inputs."""
+    if getattr(owner, "built", True) is False and hasattr(owner, "build"):
+        with contextlib.suppress(Exception):  # other layers want other shapes
+            owner.build(
+                (sizes.batch, sizes.queries, sizes.model), (sizes.batch, sizes.keys, sizes.model)
+            )
+
+
 def _is_grouped(cls: type, source: Source) -> bool:
     """Whether a constructor takes a number of key heads."""
     try:
@@ -142,7 +152,10 @@ def _method(owner: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """How an object is called, and the method whose signature tells with what."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(owner, torch.nn.Module):
-        return owner, owner.forward
+        keras = type(owner).__module__.startswith(
+            "keras."
+        )  # whose forward takes whatever call does
+        return owner, owner.call if keras else owner.forward
     for name in (
         "forward",
         "__call__",

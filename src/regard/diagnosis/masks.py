@@ -128,7 +128,7 @@ def answer(judge: Judge, base: Base, p: Parameter) -> MaskAnswer | None:
     seen: set[tuple[int, ...]] = set()
     count = 0
     for shape in _candidate_shapes(judge, base, p):
-        if shape in seen or count >= 6:
+        if shape in seen or count >= 6 or (shape[-1] < 2 and p.role != "lengths"):
             continue
         seen.add(shape)
         for kind in _kinds(judge, p, stated):
