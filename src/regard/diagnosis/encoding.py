@@ -50,11 +50,8 @@ class Answer:
 
 
 def subject_of(thing: Any, source: Source, init: Mapping[str, Any], *, width: int) -> Subject:
-    """Builds a class with ``width`` for its width and room for 16 positions.
-
-    A width that the user names is left out: the probe's own does as well.
-    """
-    given = {k: v for k, v in init.items() if size_role(k) not in ("model_dim", "head_dim")}
+    """Builds a class with ``width`` for its width and room for 16 positions."""
+    given = dict(init)
     if inspect.isclass(thing):
         for p in inspect.signature(thing).parameters.values():
             if p.name in given or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):

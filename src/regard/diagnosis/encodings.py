@@ -91,7 +91,7 @@ def _number_arguments(subject: Subject, length: int, width: int) -> dict[str, An
 
 
 def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) -> None:
-    subject = subject_of(thing, source, said.get("init") or {}, width=D)
+    subject = subject_of(thing, source, _without_width(said), width=D)
     inputs = inputs_of(subject)
     sized = [p for p in subject.parameters if p.required and p not in inputs]
     if inputs and not (
@@ -109,6 +109,12 @@ def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) 
     answer.how["call"] = ", ".join(f"{k}={v}" for k, v in arguments.items())
     _judge_table(_rows(table), source, answer)
     _odd(lambda: subject.run(_number_arguments(subject, T, D - 1) or {}), answer)
+
+
+def _without_width(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What the constructor is to be given, but for its width: the probe has one of its own."""
+    init = said.get("init") or {}
+    return {k: v for k, v in init.items() if size_role(k) not in ("model_dim", "head_dim")}
 
 
 def _rows(table: Any) -> Array:
@@ -228,7 +234,7 @@ def _width_runner(
     thing: Any, source: Source, said: Mapping[str, Any], name: str
 ) -> Callable[[], Any]:
     def run() -> Any:
-        odd = subject_of(thing, source, said.get("init") or {}, width=D - 1)
+        odd = subject_of(thing, source, _without_width(said), width=D - 1)
         return odd.run({name: np.zeros((B, T, D - 1))})
 
     if not inspect.isclass(thing):
