@@ -13,7 +13,7 @@ import numpy as np
 from regard.diagnosis.calling import HEADED, Setup, layouts_of
 from regard.diagnosis.hypotheses import structure_deviations
 from regard.diagnosis.judge import HALF, SINGLE, Base, Judge
-from regard.diagnosis.pattern import by_pattern
+from regard.diagnosis.pattern import by_lost_rows, by_pattern
 from regard.diagnosis.reference import compute
 from regard.diagnosis.search import ROUNDING, Explanation, Observation, explain
 from regard.diagnosis.source import casts_to_half, stated_layout
@@ -138,7 +138,8 @@ def _explained(
     )
     left = max(0.6, judge.deadline - time.thread_time())
     fits = (
-        search(tolerance=tolerance, most=2, seconds=min(2.0, left))
+        by_lost_rows(judge, setup, output, tolerance=tolerance, seconds=min(2.0, left))
+        or search(tolerance=tolerance, most=2, seconds=min(2.0, left))
         or by_pattern(judge, setup, fixed, output, tolerance=tolerance, seconds=min(1.5, left))
         or search(tolerance=tolerance, least=3, seconds=min(2.0, left))
     )

@@ -79,7 +79,8 @@ def _is_number(annotation: Any) -> bool:
 def _by_company(found: list[Parameter]) -> list[Parameter]:
     """Roles that depend on the other parameters: h beside n, k alone, three names of no meaning."""
     roles = {p.role for p in found}
-    kept = {c: p for p in found for c in "kv" if p.role == "cache" and plain(p.name)[:1] == c}
+    caches = [p for p in found if p.role == "cache"]
+    kept = {c: p for p in caches for c in "kv" if c in (plain(p.name)[0], plain(p.name)[-1])}
     if (
         "q" in roles
         and not roles & {"k", "v"}

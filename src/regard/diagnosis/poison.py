@@ -83,3 +83,4 @@ def _poisoned(base: Base, case: Case) -> Iterator[Case]:
         return
     yield replace(case, k=key, v=key if base.setup.form == "cross" else case.v)
     yield replace(case, q=case.q * factor)
+    yield replace(case, q=case.q * -factor)  # what was the largest score is now the smallest
