@@ -344,9 +344,9 @@ def rule_answer(judge: Judge, base: Base) -> RuleAnswer | None:
         return None
     fixed = tuple(d for d in base.best.deviations if "rule" not in d.steps)
     case = base.setup.case
-    if not np.isfinite(output).all() and np.isnan(output).mean() > 0.5:
+    if np.isfinite(output).mean() < 0.5:
         faults: tuple[str, ...] = ()
-        if judge.subject.source.line(PRODUCT_WITH_INFINITY):
+        if judge.subject.source.line(PRODUCT_WITH_INFINITY) and np.isnan(output).mean() > 0.5:
             faults = ("mask-nan",)
         elif filled_after_softmax(judge):
             faults = ("mask-after-softmax",)

@@ -93,8 +93,6 @@ def _scaled(judge: Judge, base: Base, factor: float) -> tuple[Array, Array] | No
 
 def hiding(answer: MaskAnswer, allowed: Array) -> Any:
     """The subject's mask that hides where ``allowed`` is False, as its parameter wants it."""
-    if answer.kind == "lengths":
-        return allowed.sum(-1).reshape(-1)
     shown = ~allowed if answer.meaning == "drop" else allowed
     if answer.kind == "additive":
         return np.where(allowed, 0.0, -1e9)
@@ -103,8 +101,8 @@ def hiding(answer: MaskAnswer, allowed: Array) -> Any:
     return shown.astype(np.int64) if answer.kind == "integer" else shown
 
 
-def as_given(answer: MaskAnswer, hidden: int | None = None) -> Array | None:
-    """A plain mask of the answer's shape: all allowed but the last key; or row 0 with nothing."""
+def as_given(answer: MaskAnswer) -> Array | None:
+    """A plain mask of the answer's shape: all are allowed but the last key."""
     if answer.kind == "lengths":
         return None
     allowed = np.ones(answer.shape, bool)
