@@ -1,4 +1,4 @@
-"""Real right code raises no alarm: torch's own attention, and that of transformers' models."""
+"""Real right code raises no alarm: the attention of torch, transformers, x-transformers, Keras."""
 
 from __future__ import annotations
 
@@ -45,3 +45,24 @@ def test_the_attention_of_transformers_is_not_accused(name: str, kind: str):
     report = check(attention(name, kind))
     assert report.faults == ()
     assert report.verdict in ("right", "different")
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True, "kv_heads": 1}], ids=str)
+def test_the_attention_of_x_transformers_is_not_accused(options: dict[str, Any]):
+    module = pytest.importorskip("x_transformers.x_transformers", reason="no x-transformers here")
+    report = check(module.Attention(dim=24, heads=3, dim_head=8, **options))
+    assert report.faults == ()
+    assert report.verdict in ("right", "different")
+
+
+@pytest.mark.parametrize("options", [{}, {"use_bias": False, "value_dim": 5}], ids=str)
+def test_the_attention_of_keras_is_not_accused(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    keras = pytest.importorskip("keras", reason="no Keras here")
+    if keras.backend.backend() != "torch":
+        pytest.skip("Keras runs on another backend here")
+    report = check(keras.layers.MultiHeadAttention(3, 8, **options))
+    assert report.faults == ()
+    assert report.verdict == "right"

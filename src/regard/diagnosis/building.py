@@ -102,6 +102,7 @@ def build(thing: Any, source: Source, init: Mapping[str, Any] | None, sizes: Siz
         sizes = _built_sizes(given, owner, sizes)
     elif not inspect.isroutine(thing):
         owner = thing
+        _give_weights(owner, sizes)
         sizes = _built_sizes({}, owner, sizes, fallback=False)
     if owner is not None:
         call, shape = _method(owner)
@@ -124,6 +125,15 @@ def build(thing: Any, source: Source, init: Mapping[str, Any] | None, sizes: Siz
     return subject
 
 
+def _give_weights(owner: Any, sizes: Sizes) -> None:
+    """Builds a Keras layer, which has no weights until it is told the shapes of its inputs."""
+    if getattr(owner, "built", True) is False and hasattr(owner, "build"):
+        with contextlib.suppress(Exception):  # other layers want other shapes
+            owner.build(
+                (sizes.batch, sizes.queries, sizes.model), (sizes.batch, sizes.keys, sizes.model)
+            )
+
+
 def _is_grouped(cls: type, source: Source) -> bool:
     """Whether a constructor takes a number of key heads."""
     try:
@@ -142,7 +152,10 @@ def _method(owner: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """How an object is called, and the method whose signature tells with what."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(owner, torch.nn.Module):
-        return owner, owner.forward
+        keras = type(owner).__module__.startswith(
+            "keras."
+        )  # whose forward takes whatever call does
+        return owner, owner.call if keras else owner.forward
     for name in (
         "forward",
         "__call__",
@@ -183,8 +196,9 @@ def _built_sizes(
     """The sizes that the built object has, read from its attributes."""
     numbers = _numbers(owner)
     inner = [_numbers(m) for m in owner.modules()] if hasattr(owner, "modules") else []
-    heads = _whole(numbers, _HEADS) or _from_given(given, "heads")
+    heads = _whole(numbers, _HEADS) or _from_given(given, "heads") or _from_given(numbers, "heads")
     groups = _whole(numbers, _GROUPS) or _from_given(given, "groups")
+    groups = groups or _from_given(numbers, "groups")
     heads = heads or next((n for found in inner if (n := _whole(found, _HEADS))), None)
     groups = groups or next((n for found in inner if (n := _whole(found, _GROUPS[:-3]))), None)
     if heads is None:
@@ -195,7 +209,8 @@ def _built_sizes(
 
 
 def _from_given(given: Mapping[str, Any], role: str) -> int | None:
-    return next((v for k, v in given.items() if size_role(k) == role and isinstance(v, int)), None)
+    told = (v for k, v in given.items() if size_role(k) == role and type(v) is int and v > 0)
+    return next(told, None)
 
 
 def _whole(numbers: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

@@ -24,8 +24,14 @@ def first_departure(judge: Judge, base: Base) -> str | None:
     """The step behind the last that agrees; None where none is seen to agree, or all are."""
     try:
         held = held_while(judge.subject, {**base.setup.arguments, **base.fixed})
-    except Exception:  # whatever somebody's code may raise
+        return _departed(base, held)
+    except (
+        Exception
+    ):  # whatever somebody's code may raise, or weights read in shapes that do not fit
         return None
+
+
+def _departed(base: Base, held: Sequence[tuple[str, Array]]) -> str | None:
     best: tuple[int, list[str]] = (-1, [])
     case = base.setup.case
     for reading in range(len(case.weights)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from regard.diagnosis.building import build
-from regard.diagnosis.roles import size_role
+from regard.diagnosis.roles import parameter_role, size_role
 from regard.diagnosis.source import Source
 from regard.diagnosis.steps import Array
-from regard.diagnosis.subject import Sizes, Subject
+from regard.diagnosis.subject import Parameter, Sizes, Subject
 
 B, T, H, D = 2, 5, 3, 8
 """The sizes of a probe."""
@@ -66,3 +67,25 @@ def subject_of(thing: Any, source: Source, init: Mapping[str, Any], *, width: in
 def is_whole(table: Array) -> bool:
     """Whether every number of a table is a whole one."""
     return bool(np.array_equal(table, np.round(table)))
+
+
+def inputs_of(subject: Subject) -> list[Parameter]:
+    """The required parameters that take arrays of features: by their names, else by their use."""
+    return [
+        p
+        for p in subject.parameters
+        if p.required
+        and (
+            parameter_role(p.name) in ("x", "q", "k", "v", "context")
+            or (p.role in ("x", "other") and _is_measured(p.name, subject.source))
+        )
+    ]
+
+
+def _is_measured(name: str, source: Source) -> bool:
+    """Whether the code takes a parameter's shape, or unpacks it."""
+    word = rf"(?<![\w.]){re.escape(name)}"
+    return (
+        re.search(rf"{word}\.(?:shape|size\()|{word}\[[^\]]*(?::|\.\.\.)", source.joined)
+        is not None
+    )

@@ -11,9 +11,9 @@ import numpy as np
 
 from regard.diagnosis.building import build
 from regard.diagnosis.calling import output_of
-from regard.diagnosis.encoding import Answer, B, D, T, is_whole, subject_of
+from regard.diagnosis.encoding import Answer, B, D, T, inputs_of, is_whole, subject_of
 from regard.diagnosis.positions import alibi_slopes, sinusoids
-from regard.diagnosis.roles import parameter_role, plain, size_role
+from regard.diagnosis.roles import plain, size_role
 from regard.diagnosis.rotary import rotary
 from regard.diagnosis.source import Source, stated_layout
 from regard.diagnosis.steps import Array
@@ -91,12 +91,8 @@ def _number_arguments(subject: Subject, length: int, width: int) -> dict[str, An
 
 
 def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) -> None:
-    subject = subject_of(thing, source, said.get("init") or {}, width=D)
-    inputs = [
-        p
-        for p in subject.parameters
-        if p.required and parameter_role(p.name) in ("x", "q", "context", "k", "v")
-    ]
+    subject = subject_of(thing, source, _without_width(said), width=D)
+    inputs = inputs_of(subject)
     sized = [p for p in subject.parameters if p.required and p not in inputs]
     if inputs and not (
         len(subject.parameters) >= 2 and subject.owner is None and len(sized) >= 1 and not inputs
@@ -113,6 +109,12 @@ def _table(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) 
     answer.how["call"] = ", ".join(f"{k}={v}" for k, v in arguments.items())
     _judge_table(_rows(table), source, answer)
     _odd(lambda: subject.run(_number_arguments(subject, T, D - 1) or {}), answer)
+
+
+def _without_width(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What the constructor is to be given, but for its width: the probe has one of its own."""
+    init = said.get("init") or {}
+    return {k: v for k, v in init.items() if size_role(k) not in ("model_dim", "head_dim")}
 
 
 def _rows(table: Any) -> Array:
@@ -223,7 +225,7 @@ def _of_zeros(
 
 def _takes_ids(subject: Subject, source: Source) -> bool:
     return (
-        source.line(r"token_emb|tok_emb|word_emb|self\.tokens?\(") is not None
+        source.line(r"self\.(?:token_emb|tok_emb|word_emb|tokens?)\w*\(") is not None
         and subject.library == "torch"
     )
 
@@ -232,7 +234,7 @@ def _width_runner(
     thing: Any, source: Source, said: Mapping[str, Any], name: str
 ) -> Callable[[], Any]:
     def run() -> Any:
-        odd = subject_of(thing, source, said.get("init") or {}, width=D - 1)
+        odd = subject_of(thing, source, _without_width(said), width=D - 1)
         return odd.run({name: np.zeros((B, T, D - 1))})
 
     if not inspect.isclass(thing):
@@ -262,7 +264,7 @@ def _judge_added(
         else:
             answer.how["layout"] = "TBC"
             x = np.zeros((T, B, D))
-            name = next(p.name for p in subject.parameters if p.role == "x")
+            name = inputs_of(subject)[0].name
             again = output_of(subject.run({name: x}))
             rows = np.asarray(again, float)[:, 0]
         _judge_rows(subject, source, answer, rows)

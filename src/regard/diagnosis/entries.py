@@ -39,12 +39,33 @@ _NOT_ATTENTION = re.compile(
 
 def entries_of(owner: Any) -> tuple[list[Entry], list[Norm]]:
     """Every matrix that the owner holds, and its layer norms, in the order of definition."""
+    if hasattr(owner, "variables") and type(owner).__module__.startswith("keras."):
+        return _of_keras(owner), []
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(owner, torch.nn.Module):
         return _of_module(owner)
     found: list[Entry] = []
     _of_object(owner, "", found, 0)
     return found, []
+
+
+def _of_keras(layer: Any) -> list[Entry]:
+    """The kernels (C, H, D) or (H, D, C) of a Keras layer, with their biases."""
+    held = {
+        v.path: np.asarray(v.value.detach() if hasattr(v.value, "detach") else v.value)
+        for v in layer.variables
+    }
+    found = []
+    for path, kernel in held.items():
+        stem, _, kind = path.rpartition("/")
+        if kind != "kernel" or kernel.ndim != 3:
+            continue
+        role = weight_role(stem.rpartition("/")[2].removeprefix("attention_"))
+        shape = (-1, kernel.shape[-1]) if role == "o" else (kernel.shape[0], -1)
+        bias = held.get(f"{stem}/bias")
+        flat = None if bias is None else bias.reshape(-1)
+        found.append(Entry(stem, role, kernel.reshape(shape), flat, exact=True))
+    return found
 
 
 def _of_module(owner: Any) -> tuple[list[Entry], list[Norm]]:

@@ -105,6 +105,9 @@ def _attention(subject: Subject, said: Mapping[str, Any]) -> Outcome:
 
 def _length(judge: Judge) -> int:
     """The number of tokens of the first probe: longer than a window, and like no other size."""
+    fixed = _fixed_length(judge.subject.owner)
+    if fixed is not None:
+        return fixed
     length = min(max(5, (judge.window() or 0) + 2), LONGEST)
     if any(size_role(name) == "exact_length" for name in judge.subject.given):
         return length
@@ -113,6 +116,15 @@ def _length(judge: Judge) -> int:
     widths = {w.w.shape[1] // found.heads for w in (first.q, first.v) if w is not None}
     taken = {found.heads, found.groups, found.width_in, *widths}
     return next(n for n in range(length, length + len(taken) + 1) if n not in taken)
+
+
+def _fixed_length(owner: Any) -> int | None:
+    """The number of tokens that a table of pairs of positions (T, T) asks for."""
+    for name, buffer in owner.named_buffers() if hasattr(owner, "named_buffers") else ():
+        square = buffer.ndim == 2 and buffer.shape[0] == buffer.shape[1]
+        if square and re.search(r"index|idx", name) and not buffer.is_floating_point():
+            return min(int(buffer.shape[0]), LONGEST)
+    return None
 
 
 def _against(judge: Judge, base: Base, outcome: Outcome, other: Any) -> None:
@@ -245,7 +257,7 @@ def _unexplained(judge: Judge, base: Base, outcome: Outcome) -> Outcome:
     inner = _inner(judge, judge.said)
     if inner is not None:
         return inner
-    from regard.diagnosis.masks import PRODUCT_WITH_INFINITY
+    from regard.diagnosis.fills import PRODUCT_WITH_INFINITY
 
     outcome.verdict = "unknown"
     if np.isnan(base.observed).mean() > 0.5 and source.line(PRODUCT_WITH_INFINITY):

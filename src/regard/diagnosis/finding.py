@@ -13,7 +13,7 @@ import numpy as np
 from regard.diagnosis.calling import HEADED, Setup, layouts_of
 from regard.diagnosis.hypotheses import structure_deviations
 from regard.diagnosis.judge import HALF, SINGLE, Base, Judge
-from regard.diagnosis.pattern import by_pattern
+from regard.diagnosis.pattern import by_lost_rows, by_pattern
 from regard.diagnosis.reference import compute
 from regard.diagnosis.search import ROUNDING, Explanation, Observation, explain
 from regard.diagnosis.source import casts_to_half, stated_layout
@@ -42,7 +42,7 @@ def find_base(judge: Judge, *, seed: int, queries: int = 5, keys: int = 5) -> Ba
     found: list[Base] = []
     explained_in: set[str] = set()
     for setup in judge.prepared(seed, queries, keys):
-        late = found and time.process_time() > judge.deadline
+        late = found and time.thread_time() > judge.deadline
         if late or len(found) >= TRIES or _is_settled(judge, setup, found):
             break
         if setup.layout in explained_in:
@@ -54,7 +54,7 @@ def find_base(judge: Judge, *, seed: int, queries: int = 5, keys: int = 5) -> Ba
             if base == "again":
                 return find_base(judge, seed=seed, queries=queries, keys=keys)
             found.append(base)
-            if base.best is None and time.process_time() < judge.deadline:
+            if base.best is None and time.thread_time() < judge.deadline:
                 continue
             if base.best is not None:
                 if not set(base.best.faults) & OF_LAYOUT:
@@ -136,14 +136,15 @@ def _explained(
     search = partial(
         explain, [observation], judge.deviations(setup), readings=len(setup.case.weights)
     )
-    left = max(0.6, judge.deadline - time.process_time())
+    left = max(0.6, judge.deadline - time.thread_time())
     fits = (
-        search(tolerance=tolerance, most=2, seconds=min(2.0, left))
+        by_lost_rows(judge, setup, output, tolerance=tolerance, seconds=min(2.0, left))
+        or search(tolerance=tolerance, most=2, seconds=min(2.0, left))
         or by_pattern(judge, setup, fixed, output, tolerance=tolerance, seconds=min(1.5, left))
         or search(tolerance=tolerance, least=3, seconds=min(2.0, left))
     )
     if not fits and tolerance == ROUNDING:
-        left = max(0.3, judge.deadline - time.process_time())
+        left = max(0.3, judge.deadline - time.thread_time())
         fits = search(tolerance=SINGLE, most=1, seconds=min(1.0, left))
         tolerance = SINGLE if fits else tolerance
     if not fits and (output.dtype == np.float16 or casts_to_half(judge.subject.source)):

@@ -11,6 +11,7 @@ from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.masks import MaskAnswer, RuleAnswer, answer, rule_answer, window_faults
 from regard.diagnosis.naming import elsewhere, named, rotates
 from regard.diagnosis.outcome import Outcome, add, add_hit, add_hits
+from regard.diagnosis.poison import poisoned
 from regard.diagnosis.reference import compute
 from regard.diagnosis.roles import known_parameter
 
@@ -68,7 +69,7 @@ def name_base(judge: Judge, base: Base, outcome: Outcome) -> None:
     outcome.how["rule"] = best.steps.get("rule", "none")
 
 
-_CHOICES = {"pre", "pre-residual", "post", "residual", "heads-last", "unscaled", "rescaled"}
+_CHOICES = {"pre", "pre-residual", "post", "residual", "heads-last", "unscaled", "rescaled", "own"}
 
 
 def name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
@@ -104,7 +105,8 @@ def name_masks(judge: Judge, base: Base, outcome: Outcome) -> None:
     hits = [rounds.grows_with_scores(judge, base), *chances.drops(judge, base)]
     hits += [caching.fewer_queries(judge, base, given), *caching.cached(judge, base)]
     if usable is not None:
-        hits += [rounds.empty_row(judge, base, usable), rounds.weak_fill(judge, base, usable)]
+        hits.append(rounds.empty_row(judge, base, usable))
+    hits.append(poisoned(judge, base, usable, rule))
     if usable is not None or masked is None:
         hits += rounds.half(judge, base, usable, given)
     add_hits(outcome, judge.subject.source, hits)
@@ -134,7 +136,7 @@ def _name_mask(judge: Judge, found: MaskAnswer, outcome: Outcome) -> None:
         key = _EVIDENCE.get(fault, "check.evidence-reproduced")
         told = values if fault == "mask-inverted" else {}
         add(outcome, judge.subject.source, fault, False, key, told, error, found.error_of_right)
-    if found.explanation is None and not found.faults:
+    if found.explanation is None and found.meaning is None and not found.faults:
         outcome.undetermined.append(("check.mask-unexplained", {"parameter": found.parameter}))
 
 

@@ -28,7 +28,8 @@ from regard.diagnosis.setups import setups
 from regard.diagnosis.source import stated_layout
 from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Subject
-from regard.diagnosis.watching import held_while, slopes_in
+from regard.diagnosis.use import named_by_use
+from regard.diagnosis.watching import bias_in, held_while, slopes_in
 from regard.diagnosis.weights import Found
 from regard.diagnosis.weights import read as read_weights
 
@@ -73,7 +74,12 @@ class Judge:
         entries, norms = entries_of(subject.owner) if subject.owner is not None else ([], [])
         model = said.get("model") or _model(subject)
         self.found: Found = read_weights(
-            entries, norms, subject.sizes.heads, subject.sizes.groups, model, subject.source.joined
+            named_by_use(entries, subject.source),
+            norms,
+            subject.sizes.heads,
+            subject.sizes.groups,
+            model,
+            subject.source.joined,
         )
         text = f"{subject.name}\n{subject.source.prose}\n{subject.source.joined}"
         low = text.lower()
@@ -84,6 +90,8 @@ class Judge:
             hints.add("alibi")
         if said.get("layout") or stated_layout(subject.source):
             hints.add("layout")
+        if "alibi" not in hints and re.search(r"rel\w*_?(?:pos|bias|emb)|pos\w*_?bias", low):
+            hints.add("bias")
         if not subject.source.text or re.search(r"softmax|exp", low):
             hints.add("softmax")
         if not subject.source.text or re.search(
@@ -91,11 +99,13 @@ class Judge:
         ):
             hints.add("activation")
         self.hints = frozenset(hints)
-        self.deadline = time.process_time() + SECONDS
+        self.deadline = time.thread_time() + SECONDS
         self.random = 0.0
         """How far two equal calls differ in evaluation."""
         self.slopes: Array | None = None
         """What the subject was seen to use as ALiBi's slopes."""
+        self.own_bias: Array | None = None
+        """What the subject was seen to add to its scores, by relative position."""
         self._settled = False
         switched_off = any(
             getattr(subject.owner, name, None) is False
@@ -127,6 +137,12 @@ class Judge:
         if "alibi" in self.hints:
             self.slopes = slopes_in(held_while(subject, arguments), setup.case.heads)
             if self.slopes is not None:
+                return True
+        if "bias" in self.hints:
+            case = setup.case
+            sizes = case.q.shape[-2], case.k.shape[-2]
+            self.own_bias = bias_in(held_while(subject, arguments), case.heads, *sizes)
+            if self.own_bias is not None:
                 return True
         if self.found.width_in is None and _DRAWS.search(subject.source.joined):
             with recording(subject.owner) as record:
@@ -219,11 +235,13 @@ class Judge:
 
     def biases(self, case: Case) -> dict[str, Array]:
         """ALiBi's biases, right and wrong, where the source speaks of it."""
+        t, s = case.q.shape[-2], case.k.shape[-2]
+        if self.own_bias is not None:
+            return {"own": self.own_bias} if self.own_bias.shape[-2:] == (t, s) else {}
         if "alibi" not in self.hints:
             return {}
         from regard.diagnosis.positions import alibi_variants
 
-        t, s = case.q.shape[-2], case.k.shape[-2]
         variants = alibi_variants(case.heads)
         if self.slopes is not None and len(self.slopes) == case.heads:
             variants["wrong-own"] = self.slopes
@@ -279,6 +297,8 @@ class Judge:
 
     def again(self, setup: Setup, seed: int, queries: int, keys: int) -> Setup | None:
         """The same way of calling with other numbers or sizes, and the same readings of weights."""
+        if self.own_bias is not None and self.own_bias.shape[-2:] != (queries, keys):
+            return None
         for other in self.prepared(seed, queries, keys):
             if (other.layout, other.form, other.variant) == (
                 setup.layout,

@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from regard.diagnosis.fills import (
+    PRODUCT_WITH_INFINITY,
+    filled_after_softmax,
+    likeliest,
+    meaning_by_rows,
+    written,
+)
 from regard.diagnosis.hypotheses import Deviation, mask_deviations, rule_deviations
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.prose import about_masks, mask_meaning, stated_window
 from regard.diagnosis.reference import Case
 from regard.diagnosis.search import ROUNDING, Explanation, explain
-from regard.diagnosis.source import Source, shapes_in
+from regard.diagnosis.source import shapes_in
 from regard.diagnosis.steps import Array
 from regard.diagnosis.subject import Parameter
 
@@ -38,10 +45,14 @@ class MaskAnswer:
 
 
 def pattern(rng: np.random.Generator, shape: Sequence[int]) -> Array:
-    """Random booleans with a True and a False in each row, and no two equal rows side by side."""
+    """Random booleans with a True and a False in each row, and not all rows alike.
+
+    So have the columns of many rows: a softmax over the queries loses none of them.
+    """
+    axes = (-1, -2) if len(shape) > 1 and shape[-2] > 3 else (-1,)
     while True:
         a = rng.random(shape) < 0.6
-        if a.any(-1).all() and (~a).any(-1).all():
+        if all(a.any(axis).all() and (~a).any(axis).all() for axis in axes):
             flat = a.reshape(-1, a.shape[-1])
             if len(flat) < 2 or len({tuple(r) for r in flat}) > 1:
                 return a
@@ -121,7 +132,7 @@ def answer(judge: Judge, base: Base, p: Parameter) -> MaskAnswer | None:
     seen: set[tuple[int, ...]] = set()
     count = 0
     for shape in _candidate_shapes(judge, base, p):
-        if shape in seen or count >= 6:
+        if shape in seen or count >= 6 or (shape[-1] < 2 and p.role != "lengths"):
             continue
         seen.add(shape)
         for kind in _kinds(judge, p, stated):
@@ -218,12 +229,12 @@ def _one(
             silent, meaning="ignored", explanation=told, faults=nothing.faults, error_of_right=1.0
         )
     if np.isnan(output).mean() > 0.5:
-        return _not_finite(judge, output, silent)
+        return _not_finite(judge, base, output, silent)
     masked = replace(base.setup.case, allowed=marked)
     fits = _fits(judge, base, masked, output)
     if not fits:
-        return silent if np.isfinite(output).all() else _not_finite(judge, output, silent)
-    best = _likeliest(fits, judge.subject.source)
+        return silent if np.isfinite(output).all() else _not_finite(judge, base, output, silent)
+    best = written(likeliest(fits, judge.subject.source), judge, base, masked, output)
     meaning = "additive" if kind == "additive" else best.steps["meaning"]
     known = base.best.deviations
     faults = tuple(f for d in best.deviations if d not in known for f in d.faults)
@@ -236,18 +247,6 @@ def _one(
             return replace(as_bias, meaning="additive", stated=None)
     right = judge.far(base.setup, output)(_right(masked, best, stated))
     return replace(silent, meaning=meaning, explanation=best, faults=faults, error_of_right=right)
-
-
-def _likeliest(fits: list[Explanation], source: Source) -> Explanation:
-    """The cheapest; where a fill of 0 and a weak one fit alike, the one that is written."""
-    best = fits[0]
-    if best.steps.get("given") == "zero":
-        for other in fits[1:]:
-            place = other.steps.get("given")
-            alike = other.cost <= best.cost + 0.05 and isinstance(place, tuple)
-            if alike and place and source.line(rf"(?:fill|where).*-\s*{abs(place[1]):g}\b"):
-                return other
-    return best
 
 
 def _fits(judge: Judge, base: Base, masked: Case, output: Array) -> list[Explanation]:
@@ -301,31 +300,19 @@ def _makes_sense(d: Deviation, pad: bool, heads: int, batch: int) -> bool:
     return True
 
 
-PRODUCT_WITH_INFINITY = (
-    r"\*\s*-?\s*\(?\s*-?\s*(?:float\(\s*['\"]-?\s*inf(?:inity)?['\"]\s*\)|np\.inf|math\.inf|"
-    r"torch\.inf|numpy\.inf|"
-    r"np\.(?:Inf|PINF|NINF)|-?inf\b|NEG_INF|neg_inf|MINUS_INF|INF\b)"
-    r"|(?:float\(\s*['\"]-?inf(?:inity)?['\"]\s*\)|(?:np|math|torch)\.inf|NEG_INF|neg_inf)\s*\)"
-    r"?\s*\*(?!\*)"
-)
-
-
-def _not_finite(judge: Judge, output: Array, silent: MaskAnswer) -> MaskAnswer:
+def _not_finite(judge: Judge, base: Base, output: Array, silent: MaskAnswer) -> MaskAnswer:
     """The answer for a mask that gives NaN or infinity though it leaves every row some keys."""
     faults: tuple[str, ...] = ()
+    meaning = None
     if np.isnan(output).mean() > 0.5 and judge.subject.source.line(PRODUCT_WITH_INFINITY):
         faults = ("mask-nan",)
     elif filled_after_softmax(judge):
         faults = ("mask-after-softmax",)
-    return replace(silent, faults=faults, error_of_right=np.inf, note="not-finite")
-
-
-def filled_after_softmax(judge: Judge) -> bool:
-    """Whether the source fills with −∞ below the line of its softmax, and not above it."""
-    source = judge.subject.source
-    soft = source.line(r"softmax\s*\(|np\.exp|torch\.exp|\.exp\(\)")
-    fills = [n for n, text in source.code if re.search(r"masked_fill|where\(|inf", text)]
-    return soft is not None and bool(fills) and min(fills) >= soft
+    elif base.best is not None and base.best.steps.get("axis", "keys") != "keys":
+        meaning = None if silent.given is None else meaning_by_rows(judge, base, silent.given)
+        if meaning is not None and silent.stated in ("keep", "drop") and meaning != silent.stated:
+            faults = ("mask-inverted",)
+    return replace(silent, meaning=meaning, faults=faults, error_of_right=np.inf, note="not-finite")
 
 
 @dataclass(frozen=True)
@@ -357,9 +344,9 @@ def rule_answer(judge: Judge, base: Base) -> RuleAnswer | None:
         return None
     fixed = tuple(d for d in base.best.deviations if "rule" not in d.steps)
     case = base.setup.case
-    if not np.isfinite(output).all() and np.isnan(output).mean() > 0.5:
+    if np.isfinite(output).mean() < 0.5:
         faults: tuple[str, ...] = ()
-        if judge.subject.source.line(PRODUCT_WITH_INFINITY):
+        if judge.subject.source.line(PRODUCT_WITH_INFINITY) and np.isnan(output).mean() > 0.5:
             faults = ("mask-nan",)
         elif filled_after_softmax(judge):
             faults = ("mask-after-softmax",)

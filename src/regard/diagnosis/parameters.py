@@ -11,6 +11,7 @@ from typing import Any
 from regard.diagnosis.roles import parameter_role, plain
 from regard.diagnosis.source import Source
 from regard.diagnosis.subject import Parameter
+from regard.diagnosis.use import projected_by, roles_by_use
 
 
 def parameters_of(function: Callable[..., Any], source: Source) -> tuple[Parameter, ...]:
@@ -32,6 +33,8 @@ def parameters_of(function: Callable[..., Any], source: Source) -> tuple[Paramet
         number = isinstance(p.default, int | float) and not isinstance(p.default, bool)
         if role in ("x", "k", "q", "v") and (number or _is_number(p.annotation)):
             role = "heads" if p.name == "h" else "head_dim"
+        if role in ("x", "k", "other") and _counts(p.name, source):
+            role = "heads"
         if role == "heads" and _is_gone_through(p.name, source):
             role = "other"  # the heads themselves, and not their number
         if role == "mask" and _is_projected(p.name, source):
@@ -42,7 +45,31 @@ def parameters_of(function: Callable[..., Any], source: Source) -> tuple[Paramet
             role = "other"
         positional = p.kind is p.POSITIONAL_ONLY or (required and p.kind is not p.KEYWORD_ONLY)
         found.append(Parameter(p.name, role, required, None if required else p.default, positional))
-    return tuple(_by_company(found))
+    return tuple(_by_company(_by_use(found, source)))
+
+
+def _by_use(found: list[Parameter], source: Source) -> list[Parameter]:
+    """The same, names that tell nothing as weights or inputs by what the code does with them."""
+    if any(p.role in ("x", "q") for p in found):
+        unknown = {p.name for p in found if p.required and p.role == "other"}
+        bare = {n for n in unknown if not _holds_several(n, source)}
+        roles = roles_by_use(source, bare) if len(bare) > 2 else {}
+        found = [replace(p, role=f"w{roles[p.name]}") if p.name in roles else p for p in found]
+    asked = [p for p in found if p.required and p.role in ("q", "k", "v", "x", "context", "other")]
+    told = {p.role for p in asked}
+    if len(asked) < 2 or told <= {"x", "q", "context"} or {"q", "k", "v"} <= told:
+        return found
+    inputs = projected_by(source, {p.name for p in asked})
+    roles = {p.name: p.role if p.role in "qkv" else inputs.get(p.name, "") for p in asked}
+    if "" in roles.values() or len(set(roles.values())) < len(asked):
+        return found
+    return [replace(p, role=roles.get(p.name, p.role)) for p in found]
+
+
+def _holds_several(name: str, source: Source) -> bool:
+    """Whether a parameter is unpacked as a mapping, or read by keys or attributes."""
+    use = rf"\*\*{name}\b|\b{name}\[['\"]|\b{name}\.\w+\b(?!\()"
+    return re.search(use, source.joined) is not None
 
 
 def _is_number(annotation: Any) -> bool:
@@ -52,7 +79,8 @@ def _is_number(annotation: Any) -> bool:
 def _by_company(found: list[Parameter]) -> list[Parameter]:
     """Roles that depend on the other parameters: h beside n, k alone, three names of no meaning."""
     roles = {p.role for p in found}
-    kept = {c: p for p in found for c in "kv" if p.role == "cache" and plain(p.name)[:1] == c}
+    caches = [p for p in found if p.role == "cache"]
+    kept = {c: p for p in caches for c in "kv" if c in (plain(p.name)[0], plain(p.name)[-1])}
     if (
         "q" in roles
         and not roles & {"k", "v"}
@@ -66,6 +94,10 @@ def _by_company(found: list[Parameter]) -> list[Parameter]:
         return [
             replace(p, role="heads" if p.name == "h" else more.get(p.role, p.role)) for p in found
         ]
+    asked = [p for p in found if p.required and p.role in ("q", "k", "v", "x", "context", "other")]
+    if len(asked) == 3 and asked[2].role == "v" and asked[1].role != "q":
+        names = dict(zip((p.name for p in asked), "qkv", strict=True))
+        return [replace(p, role=names.get(p.name, p.role)) for p in found]
     if not roles & {"x", "q"}:
         unknown = [p for p in found if p.required and p.role in ("other", "k", "v", "context")]
         if len(unknown) == 2:  # what attends, and what is attended to
@@ -91,6 +123,15 @@ def _by_company(found: list[Parameter]) -> list[Parameter]:
         second = inputs[1]
         return [replace(p, role="context") if p is second else p for p in found]
     return found
+
+
+def _counts(name: str, source: Source) -> bool:
+    """Whether the code counts up to a parameter and divides a width by it."""
+    word = rf"(?<![\w.]){re.escape(name)}\b"
+    return (
+        re.search(rf"//\s*{word}(?![.\[])|%\s*{word}\s*==\s*0|range\(\s*{word}\s*\)", source.joined)
+        is not None
+    )
 
 
 def _is_gone_through(name: str, source: Source) -> bool:

@@ -7,6 +7,7 @@ pattern alone, and the other steps then by the numbers.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from regard.diagnosis.calling import Setup, given_back, place
-from regard.diagnosis.hypotheses import Deviation
+from regard.diagnosis.hypotheses import Deviation, rule_deviations
 from regard.diagnosis.judge import Judge
 from regard.diagnosis.reference import Case, compute
-from regard.diagnosis.search import Explanation, explain, ordered
+from regard.diagnosis.search import Explanation, distance, explain, ordered
 from regard.diagnosis.steps import Array
 
 WHERE = {"rule", "place", "split", "merge", "sequence", "axis"}
@@ -32,7 +33,7 @@ def by_pattern(
     tolerance: float, seconds: float,
 ) -> list[Explanation]:  # fmt: skip
     """Explanations of three deviations or more, the pattern's steps being settled first."""
-    end = time.process_time() + seconds
+    end = time.thread_time() + seconds
     seen = _moved_in(judge, setup, fixed, output)
     if seen is None or all(rows.sum() * setup.batch >= rows.size for rows in seen):
         return []  # every token moves every row: nothing is told
@@ -47,11 +48,36 @@ def by_pattern(
         fits = explain(
             observation, what, base=settled, readings=len(setup.case.weights),
             most=3 - faults + (faults == 2), tolerance=tolerance,
-            seconds=max(0.1, end - time.process_time()),
+            seconds=max(0.1, end - time.thread_time()),
         )  # fmt: skip
-        if fits or time.process_time() > end:
+        if fits or time.thread_time() > end:
             return fits
     return []
+
+
+def by_lost_rows(
+    judge: Judge, setup: Setup, output: Array, *, tolerance: float, seconds: float
+) -> list[Explanation]:
+    """Explanations by which rows are NaN: −∞ in every head leaves a softmax over them nothing."""
+    wide = output.astype(float)
+    lost = np.isnan(wide)
+    if not lost.any() or lost.all():
+        return []
+
+    def far(y: Array) -> float:
+        placed = given_back(y, setup.layout, wide)
+        alike = placed.shape == wide.shape and np.array_equal(np.isnan(placed), lost)
+        return distance(placed, wide) if alike else math.inf
+
+    rules = [
+        replace(d, changes=(*d.changes, ("place", "lost")))
+        for d in rule_deviations(setup.case, window=setup.case.window is not None)
+        if d.steps == {"rule"}
+    ]
+    return explain(
+        [(setup.case, far)], [*judge.deviations(setup, rules=False), *rules],
+        readings=len(setup.case.weights), most=3, tolerance=tolerance, seconds=seconds,
+    )  # fmt: skip
 
 
 def _changed(setup: Setup) -> Iterator[tuple[Case, dict[str, Array]]]:
@@ -109,7 +135,7 @@ def _consistent(
 
     tried: dict[Any, tuple[Deviation, ...]] = {}
     for combo in ordered([d for d in where if d.faults], [d for d in where if not d.faults], 2):
-        if time.process_time() > end:
+        if time.thread_time() > end:
             break
         told = {s: v for d in combo for s, v in d.changes}
         try:

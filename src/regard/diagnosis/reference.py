@@ -282,6 +282,8 @@ def _on_scores(s: Array, a: Array, place: Any, fill: float) -> Array:
     match place:
         case "fill":
             return np.where(a, s, fill)
+        case "lost":
+            return np.where(a, s, -np.inf)
         case "zero":
             return np.where(a, s, 0.0)
         case "added":

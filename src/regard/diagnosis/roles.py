@@ -29,7 +29,8 @@ _PARAMETERS: dict[str, str] = {
     "keylengths seqlen validlengths",
     "causal": "causal iscausal usecausal causalmask usecausalmask autoregressive maskfuture "
     "masked applycausal ismasked docausal usemask lookahead maskedfuture",
-    "window": "window windowsize w win slidingwindow localwindow attentionwindow",
+    "window": "window windowsize w win slidingwindow localwindow attentionwindow "
+    "radius bandwidth span band neighborhood lookback contextwindow halfwindow localsize",
     "heads": "heads numheads nheads nhead nh numattentionheads nbheads head hs nqheads "
     "numqueryheads nheadsq numqheads hq qheads queryheads headsnum headcount",
     "groups": "nkvheads numkvheads numkeyvalueheads kvheads nkvhead ngroups numgroups groups nkv "
@@ -76,6 +77,12 @@ def plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.lower())
 
 
+def _parts(name: str) -> set[str]:
+    """The words of a name in snake or camel case, in lower case."""
+    found = re.findall(r"[a-z]+|[A-Z](?:[a-z]+|[A-Z]*(?![a-z]))", name)
+    return {part.lower() for part in found}
+
+
 def parameter_role(name: str) -> str:
     """The role of a call's parameter; ``other`` for a name that none goes by."""
     if weight := weight_role(name, alone=True):
@@ -94,6 +101,10 @@ def parameter_role(name: str) -> str:
     )
     if part:
         return part.group(1)
+    parts = _parts(name)
+    for role, sides in _SIDES.items():
+        if parts and parts <= _OF_INPUTS | sides:
+            return role
     if word.startswith(("query", "queries")):
         return "q"
     if word.startswith("key"):
@@ -101,6 +112,25 @@ def parameter_role(name: str) -> str:
     if word.startswith("value"):
         return "v"
     return "other"
+
+
+_INPUT_WORDS = (
+    "x xs h inp input inputs in token tokens word words hidden state states embedding embeddings "
+    "embedded emb embs feature features feat feats seq sequence sequences src source sentence "
+    "patch patches frame frames vector vectors tensor data batch sample samples node nodes "
+    "encoded stream residual activations matrix layer item items"
+)
+_OF_INPUTS = frozenset(_INPUT_WORDS.split())
+"""What the words of an input's name may be, if each is one of these."""
+
+
+_SIDES = {
+    "x": frozenset({"decoder", "dec", "target", "tgt", "trg", "current", "cur"}),
+    "context": frozenset(
+        {"encoder", "enc", "memory", "mem", "context", "ctx", "cond", "out", "output", "outputs"}
+    ),
+}
+"""More such words: of what attends, and of what it attends to."""
 
 
 def known_parameter(name: str, role: str) -> bool:
@@ -133,7 +163,14 @@ def size_role(name: str) -> str:
         return "model_dim"
     if "len" in word or "pos" in word:
         return "length"
-    return "other"
+    parts = _parts(name)
+    sized = parts & {"d", "dim", "size", "width", "depth", "dims", "n"}
+    if "head" in parts and (sized or "per" in parts):
+        return "head_dim"
+    if sized and parts & {"q", "k", "v", "query", "key", "value"}:
+        return "head_dim"
+    words = {"emb", "embed", "embedding", "model", "hidden", "feat", "feature", "width", "channel"}
+    return "model_dim" if parts & words else "other"
 
 
 _FILLER = {
@@ -286,7 +323,7 @@ def weight_role(name: str, *, alone: bool = False) -> str | None:
     lower = base.lower()
     if alone:
         match = re.fullmatch(
-            r"(?:w|b|weights?|proj|mat|matrix|kernel)_?(q|k|v|o|qkv|kv|query|key|value|out|"
+            r"(?:w|b|weights?|proj|mat|matrix|kernel|lin|linear|fc|dense|to)_?(q|k|v|o|qkv|kv|query|key|value|out|"
             r"output|0|z)"
             r"(?:_?(?:heads?|list|all|s|h|w|weights?|matrix|mat))?"
             r"|(q|k|v|o|query|key|value|out|output|qkv|in)_?(?:w|weights?|proj|mat|matrix|kernel|"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard.diagnosis.calling import output_of
-from regard.diagnosis.encoding import Answer, B, D, H, T, is_whole, subject_of
+from regard.diagnosis.encoding import Answer, B, D, H, T, inputs_of, is_whole, subject_of
 from regard.diagnosis.roles import parameter_role, size_role
 from regard.diagnosis.source import Source, stated_layout
 from regard.diagnosis.steps import Array, rotate
@@ -23,13 +23,11 @@ def rotary(thing: Any, source: Source, said: Mapping[str, Any], answer: Answer) 
     """Examines a rotary encoding: one that rotates, or one that makes the tables for it."""
     subject = subject_of(thing, source, said.get("init") or {}, width=D)
     required = [p for p in subject.parameters if p.required]
-    inputs = [
-        p.name
-        for p in required
-        if parameter_role(p.name) in ("x", "q", "k", "v", "context") or p.name == "h"
-    ]
+    arrays = inputs_of(subject)
+    inputs = [p.name for p in required if p in arrays or p.name == "h"]
     numbers = subject.owner is None and all(
-        size_role(p.name) in _NUMBERS or p.role == "position" for p in required
+        p not in arrays and (size_role(p.name) in _NUMBERS or p.role == "position")
+        for p in required
     )
     if numbers or not inputs or (subject.owner is not None and _gives_tables(subject, inputs)):
         _tables_of_rotary(subject, answer)

@@ -13,7 +13,6 @@ from regard.diagnosis.calling import ONE, given_back, output_of
 from regard.diagnosis.judge import Base, Judge
 from regard.diagnosis.masks import MaskAnswer
 from regard.diagnosis.reference import compute
-from regard.diagnosis.search import distance
 from regard.diagnosis.source import casts_to_half
 from regard.diagnosis.steps import Array
 
@@ -41,7 +40,7 @@ def grows_with_scores(judge: Judge, base: Base) -> Hit | None:
     """Whether scores of some thousands give something that is not finite."""
     if base.best is None or base.best.steps.get("axis", "keys") not in ("keys", "queries", "heads"):
         return None
-    factor = 3e3 / max(_largest_score(base), 1e-9)
+    factor = 3e3 / max(largest_score(base), 1e-9)
     big = _scaled(judge, base, factor)
     if big is None:
         return None
@@ -52,6 +51,8 @@ def grows_with_scores(judge: Judge, base: Base) -> Hit | None:
     return Hit("softmax-overflow", risk, "check.evidence-overflow", {"score": 3000}, 0.0, np.inf)
 
 
+SCORE = 100_000
+"""A score that a fill in place of minus infinity should not lose against."""
 _LARGE_SCORES = (
     r"(?:scores?|logits?|activations?|dot products|products|energ(?:y|ies)|inputs|values?)\b[^.\n]*"
     r"\b(?:hundreds?|thousands?|(?:very |arbitrarily |quite )?large|huge|unbounded)\b|"
@@ -61,7 +62,8 @@ _LARGE_SCORES = (
 """Prose that speaks of scores at which exp overflows."""
 
 
-def _largest_score(base: Base) -> float:
+def largest_score(base: Base) -> float:
+    """The largest score without a mask, by its size."""
     from regard.diagnosis.reference import RIGHT, pieces
 
     assert base.best is not None
@@ -89,10 +91,8 @@ def _scaled(judge: Judge, base: Base, factor: float) -> tuple[Array, Array] | No
     return called[0], expected
 
 
-def _hiding(answer: MaskAnswer, allowed: Array) -> Any:
+def hiding(answer: MaskAnswer, allowed: Array) -> Any:
     """The subject's mask that hides where ``allowed`` is False, as its parameter wants it."""
-    if answer.kind == "lengths":
-        return allowed.sum(-1).reshape(-1)
     shown = ~allowed if answer.meaning == "drop" else allowed
     if answer.kind == "additive":
         return np.where(allowed, 0.0, -1e9)
@@ -101,8 +101,8 @@ def _hiding(answer: MaskAnswer, allowed: Array) -> Any:
     return shown.astype(np.int64) if answer.kind == "integer" else shown
 
 
-def _as_given(answer: MaskAnswer, hidden: int | None = None) -> Array | None:
-    """A plain mask of the answer's shape: all allowed but the last key; or row 0 with nothing."""
+def as_given(answer: MaskAnswer) -> Array | None:
+    """A plain mask of the answer's shape: all are allowed but the last key."""
     if answer.kind == "lengths":
         return None
     allowed = np.ones(answer.shape, bool)
@@ -124,7 +124,7 @@ def empty_row(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
         allowed[0] = False
     else:
         allowed[..., 0, :] = False
-    called = judge.call(base.setup, {**base.fixed, answer.parameter: _hiding(answer, allowed)})
+    called = judge.call(base.setup, {**base.fixed, answer.parameter: hiding(answer, allowed)})
     if called is None:
         return None
     output = called[0]
@@ -204,43 +204,6 @@ def _empty_output(base: Base) -> Array | None:
     return zero
 
 
-def weak_fill(judge: Judge, base: Base, answer: MaskAnswer) -> Hit | None:
-    """Whether scores of a hundred thousand beat what stands in for minus infinity."""
-    allowed = _as_given(answer)
-    if allowed is None or base.best is None or answer.kind == "additive":
-        return None
-    if base.best.steps.get("axis", "keys") != "keys" or answer.faults:
-        return None
-    setup = base.setup
-    mask = _hiding(answer, allowed)
-    factor = 1e5 / max(_largest_score(base), 1e-9)
-    names = {r: setup.names[r] for r in ("q", "x") if r in setup.names}
-    if not names:
-        return None
-    name = next(iter(names.values()))
-    root = factor**0.5 if setup.form == "self" else factor
-    called = judge.call(
-        setup, {**base.fixed, name: setup.arguments[name] * root, answer.parameter: mask}
-    )
-    if called is None or not np.isfinite(called[0]).all():
-        return None
-    from regard.diagnosis.masks import canonical
-
-    t, s = setup.case.q.shape[-2], setup.case.k.shape[-2]
-    ones = canonical(allowed, t, s, setup.batch)
-    if ones is None:
-        return None
-    parts = "qkv" if setup.form == "self" else "q"
-    case = replace(setup.case, allowed=ones, **{x: getattr(setup.case, x) * root for x in parts})
-    told = base.best.steps if answer.explanation is None else answer.explanation.steps
-    told = {k: v for k, v in told.items() if k not in ("meaning", "turn", "given")}
-    expected = given_back(compute(case, told), setup.layout, called[0].astype(float))
-    error = distance(expected, called[0].astype(float))
-    if not error > 1e-3:
-        return None
-    return Hit("mask-too-weak", True, "check.evidence-weak", {"score": 100_000}, 0.0, error)
-
-
 def half(
     judge: Judge, base: Base, answer: MaskAnswer | None, rule: Mapping[str, Any] | None
 ) -> list[Hit]:
@@ -249,9 +212,9 @@ def half(
     hits: list[Hit] = []
     more: dict[str, Any] = {**base.fixed, **(rule or {})}
     if answer is not None and answer.kind not in ("lengths", "additive"):
-        allowed = _as_given(answer)
+        allowed = as_given(answer)
         if allowed is not None:
-            more[answer.parameter] = _hiding(answer, allowed)
+            more[answer.parameter] = hiding(answer, allowed)
     masked = (
         answer is not None
         or rule is not None

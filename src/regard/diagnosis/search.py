@@ -87,7 +87,7 @@ def explain(
     The first observation sifts, the others confirm.
     """
     (case, far), *others = observations
-    end = time.process_time() + seconds
+    end = time.thread_time() + seconds
     fits: list[Explanation] = []
     limit = math.inf
     taken = {s for d in base for s in d.steps}
@@ -115,7 +115,7 @@ def explain(
             fits.append(Explanation((*first, *base, *combo), error))
             limit = min(limit, cost)
             break
-        if time.process_time() > end:
+        if time.thread_time() > end:
             break
     fits = [e for e in fits if e.cost <= limit + sum(d.cost for d in base) + 0.35]
     return sorted(fits, key=lambda e: (e.cost, e.error))

@@ -316,8 +316,23 @@ def _other_arguments(subject: Subject, sizes: Sizes, model: int) -> list[dict[st
         elif p.role in ("heads", "groups") or (p.required and p.role in values):
             found[p.name] = values[p.role]
         elif p.required and p.role in ("mask", "pad", "lengths", "cache", "bias", "other"):
-            found[p.name] = sizes.width if p.name in ("d", "n_dim") else None
+            found[p.name] = sizes.width if p.name in ("d", "n_dim") else _number(p, subject)
     return [{**found, **one} for one in several]
+
+
+_NUMBERS = {"temp": 1.0, "tau": 1.0, "eps": 1e-9, "neg": -1e9, "fill": -1e9}
+
+
+def _number(p: Parameter, subject: Subject) -> float | None:
+    """A number for a parameter that the code calculates with; None for another."""
+    if p.role != "other":
+        return None
+    told = next((n for word, n in _NUMBERS.items() if p.name.lower().startswith(word)), None)
+    word = rf"(?<![\w.]){re.escape(p.name)}\b(?![.\[(])"
+    counted = rf"[-+/*]\s*{word}(?!\s*@)|{word}\s*[-+/*]|range\({word}|\[:\s*{word}|[<>]=?\s*{word}"
+    if told is None and re.search(counted, subject.source.joined):
+        return 3
+    return told
 
 
 def _no_rotation(name: str, sizes: Sizes) -> list[Any]:

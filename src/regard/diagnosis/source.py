@@ -247,7 +247,7 @@ def letters(words: Iterable[str]) -> str:
     found = []
     for position, written in enumerate(words):
         word = re.sub(r"\s*[*·]\s*.*", "", written.strip()).strip(". ").lower().replace(" ", "_")
-        letter = _LETTERS.get(word, "?")
+        letter = _LETTERS.get(word) or _letter_of(word)
         if word == "n":
             letter = "B" if position == 0 else "T"
         found.append(letter)
@@ -257,6 +257,29 @@ def letters(words: Iterable[str]) -> str:
     if text[:2] == "B?" and text[2:] in ("C", "D", ""):
         text = "BT" + text[2:]
     return text
+
+
+_PARTS = (
+    ("B", {"batch", "bs", "bsz", "samples", "sentences", "批次", "批"}),
+    ("D", {"head", "per"}),
+    ("T", {"len", "length", "seq", "sequence", "time", "tokens", "steps", "queries", "keys", "src",
+           "tgt", "positions", "words", "frames", "patches", "query", "key", "tok"}),
+    ("C", {"dim", "dims", "width", "emb", "embed", "embedding", "model", "hidden", "feat",
+           "features", "feature", "channels", "size", "units"}),
+)  # fmt: skip
+
+
+def _letter_of(word: str) -> str:
+    """The letter of a word by its parts, as model_width is C and d_head D; ``?`` for none."""
+    parts = set(word.split("_"))
+    if len(parts) < 2:
+        return "?"
+    sized = parts & {"d", "dim", "size", "width", "depth"}
+    if parts & {"head", "heads"} and not sized:
+        return "H"
+    if sized and parts & {"q", "k", "v", "query", "key", "value"}:
+        return "D"
+    return next((letter for letter, words in _PARTS if parts & words), "?")
 
 
 def shapes_in(text: str) -> list[str]:

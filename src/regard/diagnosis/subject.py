@@ -147,7 +147,8 @@ class Subject:
             import torch
 
             torch.set_default_dtype(getattr(torch, dtype if dtype != "float16" else "float32"))
-            if isinstance(self.owner, torch.nn.Module):
+            keras = type(self.owner).__module__.startswith("keras.")  # casts inputs by itself
+            if isinstance(self.owner, torch.nn.Module) and not keras:
                 self.owner.to(getattr(torch, dtype))
 
 

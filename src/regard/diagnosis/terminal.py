@@ -36,8 +36,9 @@ def render(report: Report, console: Console) -> None:
         for finding in findings:
             console.print()
             console.print(_finding(report, finding, kind, colour))
+    also = say("check.also", lang) if report.faults or report.risks else ""
     for text in (*report.choices, *report.undetermined):
-        console.print(Text(f"{say('check.also', lang)}: {text}"))
+        console.print(Text(also + text))
 
 
 def _finding(report: Report, f: Finding, kind: str, colour: str) -> Group:

@@ -65,3 +65,16 @@ def slopes_in(held: Sequence[tuple[str, Array]], heads: int) -> Array | None:
             if np.isfinite(steps).all() and np.allclose(steps, steps[:, :1]):
                 return np.abs(steps[:, 0])
     return None
+
+
+def bias_in(held: Sequence[tuple[str, Array]], heads: int, t: int, s: int) -> Array | None:
+    """A bias of relative positions (H, T, S) or (T, S) among what was held, named as such."""
+    for name, array in reversed(held):
+        if not re.search(r"bias|rel|pos", name, re.IGNORECASE) or array.dtype.kind != "f":
+            continue
+        kept = array.reshape(array.shape[1:]) if array.ndim == 4 and len(array) == 1 else array
+        if kept.shape in ((heads, t, s), (t, s)):
+            return np.array(kept, float)
+        if kept.shape == (t, s, heads):
+            return np.array(kept, float).transpose(2, 0, 1)
+    return None
