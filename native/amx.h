@@ -40,7 +40,7 @@ REGARD_INLINE void load_tiles(bool low, bool two, const float* from, int64_t ste
 
 // By 16 units of A and of B, whose rows lie `next` bytes apart; what is null is there already.
 REGARD_INLINE void multiply_tiles(bool low, bool two, const float* a, int64_t step, const float* b,
-                                  int64_t next = PANEL) {
+                                  int64_t next) {
   if (a) _tile_loadd(4, a, step * 4);
   if (b) _tile_loadd(6, b, next);
   _tile_dpbf16ps(0, 4, 6);

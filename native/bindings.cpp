@@ -1,4 +1,4 @@
-// What Python sees: one function that takes a call in plain numbers, and a few about the engine.
+// What Python sees: a few functions that take a call in plain numbers, and some about the engine.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -100,8 +100,10 @@ void attend(const nb::tuple& numbers, double scale, double softcap, double kept)
   regard::run(call);
 }
 
-// Finds where a NumPy array or a torch tensor lies; false if its last axis is not contiguous.
-bool find(nb::handle array, const regard::Call& call, int64_t width, regard::Array& a) {
+// Finds where a NumPy array or a torch tensor of so many rows lies; false if its last axis is not
+// contiguous.
+bool find(nb::handle array, const regard::Call& call, int64_t rows, int64_t width, regard::Array& a) {
+  const bool some = call.B * rows * width > 0;
   static PyObject* const data_ptr = PyUnicode_InternFromString("data_ptr");
   static PyObject* const stride = PyUnicode_InternFromString("stride");
   const int axes = call.leads + 3;
@@ -112,9 +114,11 @@ bool find(nb::handle array, const regard::Call& call, int64_t width, regard::Arr
     if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_STRIDES)) throw nb::python_error();
     a.data = static_cast<char*>(view.buf);
     const bool fits = view.ndim == axes;
-    for (int i = 0; fits && i < axes; ++i) steps[i] = view.strides[i];
+    bool whole = true;  // steps are so many numbers
+    for (int i = 0; fits && i < axes; ++i) whole &= (steps[i] = view.strides[i]) % size == 0;
     PyBuffer_Release(&view);
     if (!fits) throw std::invalid_argument("an array of other axes");
+    if (!whole) return false;
   } else {
     const nb::object at = nb::steal(PyObject_CallMethodNoArgs(array.ptr(), data_ptr));
     const nb::object found = at ? nb::steal(PyObject_CallMethodNoArgs(array.ptr(), stride)) : at;
@@ -126,12 +130,13 @@ bool find(nb::handle array, const regard::Call& call, int64_t width, regard::Arr
       steps[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(found.ptr(), i)) * size;
     if (PyErr_Occurred()) throw nb::python_error();
   }
-  if (!a.data) a.data = reinterpret_cast<char*>(64);  // of an array of no numbers
+  if (!a.data && some) throw std::invalid_argument("an array that lies nowhere");
+  if (!a.data) a.data = reinterpret_cast<char*>(64);
   for (int i = 0; i < call.leads; ++i) a.lead[i] = steps[i];
   a.head = steps[call.leads];
   a.row = steps[call.leads + 1];
   a.column = steps[call.leads + 2];
-  return a.column == size || width < 2;
+  return a.column == size || width < 2 || !some;
 }
 
 // A call that is made again and again, with other arrays of the same shapes.
@@ -145,8 +150,10 @@ class Again {
   // False, and nothing is done, if the last axis of one of them is not contiguous.
   bool attend(nb::handle q, nb::handle k, nb::handle v, nb::handle output) const {
     regard::Call call = call_;
-    const bool near = find(q, call, call.D, call.q) & find(k, call, call.D, call.k) &
-                      find(v, call, call.E, call.v) & find(output, call, call.E, call.out);
+    const int64_t queries = call.H * call.T, keys = call.G * call.S;
+    const bool near = find(q, call, queries, call.D, call.q) & find(k, call, keys, call.D, call.k) &
+                      find(v, call, keys, call.E, call.v) &
+                      find(output, call, queries, call.E, call.out);
     if (!near) return false;
     nb::gil_scoped_release release;
     regard::run(call);

@@ -31,7 +31,7 @@ struct Job {
   // head, those that a thread has in hand: then null, and Scratch has them.
   float* keys = nullptr;
   float* values = nullptr;
-  uint8_t* unclean = nullptr;  // a panel of values that holds NaN or infinity
+  uint8_t* unclean = nullptr;  // a panel's keys or values hold NaN or infinity
   uint32_t* draws = nullptr;   // dropout's hash of each key
   float* partial = nullptr;    // outputs, maxima and sums of the parts
 

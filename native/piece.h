@@ -18,7 +18,7 @@ struct Span {
 struct BackScratch {
   alignas(64) float q[ROWS * LDA], along[ROWS * LDA];
   alignas(64) float q_turned[WIDEST * LDA], along_turned[WIDEST * LDA];
-  // Scores, then weights; dP, then dS; dS as rows of pairs.
+  // Scores, then weights; dP, then dS; dS as rows of units.
   alignas(64) float s[ROWS * LDA], dp[ROWS * LDA], ds[ROWS * LDA];
   alignas(64) float dq[ROWS * LDA];
   alignas(64) float slopes[TILE];

@@ -16,7 +16,7 @@ struct Row {
   const char* mask;
   const char* bias[MAX_BIAS];
   uint32_t draw;  // dropout's seed of the row
-  bool mended;    // its query holds what is not finite: halves.h
+  bool mended;    // its query holds what is not finite: mend.h
 };
 
 REGARD_INLINE uint32_t mixed_one(uint32_t x) {

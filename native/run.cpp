@@ -7,9 +7,9 @@
 namespace regard {
 namespace {
 
-constexpr int64_t MANY_HEADS = 8;      // key heads a thread from which each does whole heads
-constexpr int64_t LARGE = 8 << 20;     // bytes of packed heads above which that is so too, and
-constexpr int64_t SMALL = 1024 * 1024;   // weights of a head below which nobody should wait for others
+constexpr int64_t MANY_HEADS = 8;       // key heads a thread from which each does whole heads,
+constexpr int64_t LARGE = 8 << 20;      // bytes of packed heads above which each does,
+constexpr int64_t SMALL = 1024 * 1024;  // and weights of a head below which nobody waits for others
 
 struct Work {
   Job job;

@@ -206,3 +206,32 @@ def test_no_more_calls_are_remembered_than_fit() -> None:
         regard.plan(np.ones((n, 2)), np.ones((3, 2)), np.ones((3, 2)))
     assert len(known.KNOWN) <= known.MANY
     assert all(call.q is call.k is call.v is None for call in known.KNOWN.values())
+
+
+def test_keys_that_there_are_none_of_lie_anywhere() -> None:
+    """A cache stored (…, D, S), at its first step."""
+    q, v = torch.randn(1, 2, 20, 8), torch.empty(1, 2, 0, 8)
+    for k in (torch.empty(1, 2, 8, 64)[..., :0].mT, torch.empty(1, 2, 6, 16)[:, :, :0, ::2]):
+        for _ in range(TIMES):
+            assert not regard.attend(q, k, v).any()
+
+
+def test_fields_of_records_are_read_where_they_lie() -> None:
+    record = np.dtype([("x", "f4", (8,)), ("y", "i1")])
+    x = np.zeros((2, 20), record)["x"]
+    x[:] = np.random.default_rng(0).normal(size=x.shape)
+    want = regard.attend(*[x.copy()] * 3)
+    for _ in range(TIMES):
+        np.testing.assert_array_equal(regard.attend(x, x, x), want)
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+def test_what_lies_nowhere_is_refused() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    q = torch.randn(1, 2, 20, 8)
+    for _ in range(2):
+        nowhere = pytest.raises(regard.EngineError, match="no place in memory")
+        with FakeTensorMode(allow_non_fake_inputs=True), nowhere:
+            regard.attend(q, q, q)
+        well_known(q, q, q)

@@ -40,7 +40,7 @@ def lse_of(*args: Any, engine: str = "native", **options: Any) -> torch.Tensor:
 def test_scores_are_exact_but_for_the_rounding_of_their_sums(
     level: str, D: int, E: int, T: int, S: int, size: float, seed: int
 ) -> None:
-    # Of a number the low part is 2⁻⁸, and the product of two of these must not be left out.
+    # Of a number the low part is up to 2⁻⁷, and the product of two of these must not be left out.
     q, k, v = draw(seed, 1, 2, T, D), draw(seed + 1, 1, 1, S, D), draw(seed + 2, 1, 1, S, E)
     q = (q * size).to(HALF)
     k, v = k.to(HALF), (v * 2.0 ** (seed % 32 - 24)).to(HALF)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from regard._errors import EngineError
 from regard._shapes import Array, array_namespace, device, dtype_name
 
 
@@ -46,6 +47,11 @@ def address(array: Array) -> int:
         at: int = array.__array_interface__["data"][0]
     else:
         at = array.data_ptr()
+    if not at and 0 not in array.shape:
+        raise EngineError(
+            "the engine 'native' reads numbers where they lie, and these have no place in memory, "
+            "as under torch's FakeTensorMode; call outside of it"
+        )
     return at or 64  # 0 would mean that there is no such array
 
 
@@ -71,7 +77,8 @@ def contiguous(array: Array) -> Array:
     """``array``, or a copy if its last axis is not contiguous."""
     if isinstance(array, np.ndarray):
         near = array.strides[-1] == array.itemsize or array.shape[-1] < 2
-        return array if near else np.ascontiguousarray(array)
+        whole = all(n % array.itemsize == 0 for n in array.strides)  # not so in a record's field
+        return array if near and whole else np.ascontiguousarray(array)
     near = array.is_contiguous() or array.stride(-1) == 1 or array.shape[-1] < 2
     return array if near else array.contiguous()
 

@@ -36,6 +36,8 @@ def undisturbed(q: Any, k: Any, v: Any) -> bool:
     if torch.compiler.is_compiling():
         return False
     modes = torch._C
+    if modes._len_torch_dispatch_stack() or modes._is_tracing():
+        return False
     if modes._is_any_autocast_enabled() or modes._are_functorch_transforms_active():
         return False
     if torch.autograd.forward_ad._current_level >= 0:

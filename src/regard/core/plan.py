@@ -94,7 +94,7 @@ def run(call: Call, engine: str, reducers: Sequence[Reducer]) -> list[Any]:
 def remember(call: Call, asked: str, chosen: str) -> None:
     """Note how the output is computed where ``asked`` has led to the engine ``chosen``."""
     repeat = getattr(ENGINES[chosen], "repeat", None)
-    if repeat is None or call.differentiated:
+    if repeat is None or call.differentiated or asked in call.notes:
         return
     if compute := repeat(call):
         call.notes[asked] = compute
@@ -105,7 +105,7 @@ def again(engine: Any, q: Array, k: Array, v: Array, *rest: Any) -> Array | None
 
     ``rest`` are the arguments that ``recall`` takes after q, k and v.
     """
-    _, known = recall(q, k, v, *rest)
+    _, known = recall(q, k, v, *rest)  # held here, for the addresses in its notes are of its own
     if known is None or not isinstance(engine, str):
         return None
     compute: Compute | None = known.notes.get(engine)

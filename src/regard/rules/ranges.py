@@ -8,7 +8,6 @@ alone, so shapes do not depend on data.  The algebra is that of sets of integers
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,18 +60,6 @@ class Ranges:
     def cover(self, keys: slice) -> bool:
         """Whether every query may see all of ``keys``, in one range."""
         return bool(np.all(np.any((self.start <= keys.start) & (self.stop >= keys.stop), axis=-1)))
-
-    @cached_property
-    def lies(self) -> tuple[int, ...]:
-        """Where the numbers lie: addresses of the starts and stops, r, and the leading steps."""
-        start, stop = self._side_by_side
-        steps = [0 if n == 1 else m // 8 for n, m in zip(start.shape, start.strides, strict=True)]
-        addresses = (a.__array_interface__["data"][0] for a in (start, stop))
-        return (*addresses, start.shape[-1], *steps[:-2])
-
-    @cached_property
-    def _side_by_side(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return np.ascontiguousarray(self.start), np.ascontiguousarray(self.stop)
 
     def hull(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The first key and the one after the last that each query may see; (S, 0) if none."""

@@ -126,8 +126,8 @@ def repeat(call: Call) -> Callable[[Array, Array, Array], Array] | None:
         if bare:
             q, k, v = q[None, ...], k[None, ...], v[None, ...]
         output = empty_like(q) if as_q else empty(q, shape, q.dtype)
-        if not again.attend(q, k, v, output):
-            again.attend(contiguous(q), contiguous(k), contiguous(v), output)
+        if not (again.attend(q, k, v, output) or again.attend(*map(contiguous, (q, k, v)), output)):
+            raise AssertionError("copies are contiguous")
         return output[0] if bare else output
 
     return compute
@@ -365,10 +365,9 @@ class _Part:
             bounds = bounds.take(self.call.frame.order[self.rows])
         elif bounds.start.shape[-2] != self.rows.stop - self.rows.start:
             bounds = bounds.take(self.rows)
-        self.alive.append(bounds)
-        first, last, r, *steps = bounds.lies
-        missing = [0] * (len(self.call.sizes.lead) - len(steps))
-        return (first or 64, last or 64, r, *missing, *steps)
+        both = (np.ascontiguousarray(a)[..., None, :, :] for a in (bounds.start, bounds.stop))
+        first, last = map(self.broadcast, both)
+        return (first[0], last[0], bounds.start.shape[-1], *first[1:-3])
 
     def biases(self) -> tuple[int, ...]:
         """How many, then the dtype and array of each."""
