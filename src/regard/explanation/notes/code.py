@@ -100,7 +100,6 @@ def check_block_of_code(
     if (
         last
         and not last[0].printed
-        and last[0].value is not NotUnderstood
         and tree
         and isinstance(tree[-1], ast.Expr)
     ):

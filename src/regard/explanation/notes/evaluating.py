@@ -151,12 +151,24 @@ class Evaluator:
                     changed = held.astype(float) if held.dtype.kind == "i" else held.copy()
                     changed[self._index(index, env)] = arrays.array(value)
                     env[name] = changed
+                    self.part(held, changed, env)
                 elif isinstance(held, dict):
                     held[self.value(index, env)] = value
                 elif not isinstance(held, Ghost):
                     raise NotUnderstood(name)
             case _:
                 raise NotUnderstood("target")
+
+    def part(self, before: Value, after: Value, env: dict[str, Value]) -> None:
+        """Forgets the other names of an array that was changed in place, and of its parts."""
+        if isinstance(before, np.ndarray):
+            for name, value in env.items():
+                if (
+                    value is not after
+                    and isinstance(value, np.ndarray)
+                    and np.shares_memory(value, before)
+                ):
+                    env[name] = NotUnderstood
 
     def items_of(self, value: Value) -> Iterator[Value]:
         if isinstance(value, Ghost):

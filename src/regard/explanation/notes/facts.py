@@ -234,7 +234,7 @@ FACTS = (
         r"pairs? of values|values of",
     ),
     Fact(
-        "note.rotary-added", "Q, K", (_ROTARY,), r"\badd(?:ed|s)? (?:\w+ ){0,3}(?:to|vector|encoding)|加(?:到|在)[^。]{0,8}(?:嵌入|输入|词向量)",
+        "note.rotary-added", "Q, K", (_ROTARY,), r"\badd(?:ed|s)? (?:\w+ ){0,3}to (?:the |each |every |its )?(?:\w+ )?(?:embedding|input|token|word|vector)|加(?:到|在)[^。]{0,8}(?:嵌入|输入|词向量)",
     ),
     Fact(
         "note.rotary-fixed", "θ = i / 10000^(2m/d)", (_ROTARY,), r"\blearn(?:ed|able)\b|trainable|可学习|学(?:习|出|到)", r"instead|learned (?:absolute|position)",

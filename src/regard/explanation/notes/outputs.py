@@ -47,7 +47,10 @@ def check_output(
         if not said:
             # Only the rows of an array that is printed whole are told by what they are.
             bare += [(place, lines[place - first]) for place in places]
-    return sorted(found + check_block(bare, names), key=lambda verdict: verdict.line)
+    found += check_block(bare, names)
+    if printed:  # what that program made is not known, so nothing told elsewhere binds it
+        found = [verdict for verdict in found if verdict.status != "wrong"]
+    return sorted(found, key=lambda verdict: verdict.line)
 
 
 def _drawn(drawn: list[Grid], names: Names) -> list[Verdict]:

@@ -7,6 +7,7 @@ of files, processes or time.  What it does not know stays unknown, with all that
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Mapping
 
@@ -15,6 +16,7 @@ from regard.explanation.notes.calling import Caller
 from regard.explanation.notes.evaluating import (
     LIBRARIES,
     Function,
+    Instance,
     Library,
     Made,
     Returned,
@@ -49,7 +51,8 @@ class Program(Caller):
                 value = self.statement(node, self.env)
             except FAULTS:
                 value = NotUnderstood
-                self.env.update(dict.fromkeys(_changed(node), NotUnderstood))
+                lost = _changed(node) | _handed_on(node, self.env)
+                self.env.update(dict.fromkeys(lost, NotUnderstood))
                 if _prints(node):
                     self.out.append(
                         Made(node.end_lineno or node.lineno, "print", NotUnderstood, printed=True)
@@ -88,8 +91,10 @@ class Program(Caller):
                 return value
             case ast.AugAssign(target=target, op=op, value=source):
                 read = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
-                value = self._operate(op, self.value(read, env), self.value(source, env))
+                before = self.value(read, env)
+                value = self._operate(op, before, self.value(source, env))
                 self.bind(target, value, env)
+                self.part(before, value, env)
                 return value
             case ast.Expr(value=ast.Constant(value=str())):
                 return NotUnderstood
@@ -99,7 +104,8 @@ class Program(Caller):
                     case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if (
                         attr.endswith("_")
                     ):
-                        env[name] = value  # PyTorch changes it in place
+                        before, env[name] = env.get(name), value  # PyTorch changes it in place
+                        self.part(before, value, env)
                 return value
             case ast.FunctionDef():
                 env[node.name] = Function(node, env)
@@ -143,6 +149,23 @@ def _changed(node: ast.AST) -> set[str]:
             and (each.func.attr == "append" or each.func.attr.endswith("_"))
         ):
             found |= {name.id for name in ast.walk(each.func) if isinstance(name, ast.Name)}
+    return found
+
+
+def _handed_on(node: ast.AST, env: Mapping[str, Value]) -> set[str]:
+    """The names of what calls that were not followed may have changed: objects, lists, tables."""
+    found = set()
+    for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+        parts = [*call.args, *(each.value for each in call.keywords)]
+        if isinstance(call.func, ast.Attribute):
+            parts.append(call.func.value)
+        elif isinstance(call.func, ast.Name) and call.func.id in dir(builtins):
+            continue
+        for each in (name for part in parts for name in ast.walk(part)):
+            if isinstance(each, ast.Name) and isinstance(
+                env.get(each.id), Instance | list | dict
+            ):
+                found.add(each.id)
     return found
 
 
