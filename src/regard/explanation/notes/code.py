@@ -32,6 +32,13 @@ _OUTPUT = re.compile(
     r"^\s*(?P<sign>(?:=>|->|→|=|≈|Output:?|Out\[\d+\]:|输出[:：]?|结果[:：]?|prints?:?|打印[:：]?|gives|>>>)\s*)?"
     r"(?P<value>(?:(?:tensor|array|torch\.Size|Size|tensor\()\(?)?\s*[\[(]*\s*(?:-?\d|-?\.\d|-?inf|nan|\[|\().*)$"
 )
+_STEP = re.compile(
+    r"\(\d+\)|\d+(?:\.\d+)? ?(?:(?:sec|min|hour|day|week|month|year|epoch)\w*|ms|[KMGT]i?B|秒|分钟|小时|天|轮)",
+    re.I,
+)
+"""The number of a step, or an amount in a unit of its own: "12 * 60  # 12 minutes"."""
+_ROWS = re.compile(r"\s*(?:tensor\(|array\()?\[[-\d\[]")
+"""Rows of an array."""
 _SHAPE = re.compile(
     r"^\W*(?P<words>(?:[A-Za-z_' ]{1,20}[:：]?\s+)?)(?:(?:the |its )?(?:shape|size)\s*(?:is|:|=|of)?|形状\s*[为是:：]?|->|→|=>)?\s*(?:torch\.Size\(\[(?P<size>[^\]]*)\]\)|\((?P<plain>\w[\w ×x*/]*,[\w, ×x*/]*)\)|\[(?P<list>\w+(?:, ?\w+)+)\](?=\s*(?:$|[—:：-]))|(?P<by>\d+(?:\s*[×x]\s*\d+)+)(?![\w.]))\s*(?:$|[,，;；:：.。=(（—-]|\s[\u4e00-\u9fff(a-zQKV])"
 )
@@ -92,7 +99,7 @@ def check_block_of_code(
         here = [each for each in here if each.printed] or here
         verdicts = _against(comments, here, names) if here else None
         if verdicts is None:
-            spoken += comments
+            spoken += [each for each in comments if not _ROWS.match(each.text)]
         else:
             found += verdicts
             printed = [each for each in printed if each not in here]
@@ -102,6 +109,7 @@ def check_block_of_code(
         and not last[0].printed
         and tree
         and isinstance(tree[-1], ast.Expr)
+        and not isinstance(tree[-1].value, ast.Constant)
     ):
         printed += last  # a notebook shows a cell's last expression
     return found, printed, spoken
@@ -221,7 +229,7 @@ def _against(comments: list[Shown], made: Sequence[Made], names: Names) -> list[
         return verdicts
     texts = [each.value for each in made if isinstance(each.value, Text | str)]
     match = _OUTPUT.match(whole)
-    if not match and not texts:
+    if (not match and not texts) or _STEP.fullmatch(whole.strip()):
         return None
     if re.search(r"\d\s*[*×/+^]\s*\d|\.\.\.|…", whole):
         return None

@@ -81,6 +81,7 @@ def spans(text: str) -> Iterator[str]:
     """Pieces of a line that no sentence end or foreign word parts; Chinese words part them too."""
     text = text.replace("$", " ").replace("`", " ").replace("\\", " ")
     text = re.sub(r"\*\*|__(?=\w)", " ", text)
+    text = re.sub(r"(?<=[\d)])!(?!=)", " factorial_ ", text)
     for piece in re.split(r"[^\x00-\x7f]+|[;:!?{}<>\"→]|\.(?=\s|$)|,(?=\s+[a-z]+\s+[a-z]+)", text):
         if piece and "=" in piece:
             yield piece
@@ -125,6 +126,8 @@ def _tail(side: str, known: Collection[str]) -> str:
     """The longest end of ``side`` that is an expression."""
     words = _words(side, known)
     side = side[words[-1][2] :] if words else side
+    if words and side.startswith("("):
+        return ""  # "rank(B)", a function that is not known
     found = _longest(side, from_left=False)
     # "3 heads × 2": what is left of an expression says nothing of the whole.
     cut = re.search(r"[*/^+]\s*$", side.strip(" ,.").removesuffix(found))

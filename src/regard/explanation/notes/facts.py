@@ -51,10 +51,11 @@ class Fact:
     denies: bool = False
     """Whether what is said wrongly is itself a denial."""
 
-    def judge(self, clause: str, context: str) -> bool | None:
+    def judge(self, clause: str, context: str, before: str) -> bool | None:
         """Whether ``clause`` denies it; None where it does not speak of it.
 
-        ``context`` is what came before, for a clause that says "it".
+        ``context`` is what came before, for a clause that says "it"; its beginning, ``before``, is
+        of other sentences.
         """
         found = re.search(self.said, clause, re.I)
         its = re.match(r"\W*(?:its|their|it|它的?)\b", clause, re.I) and OTHER.search(context)
@@ -62,6 +63,11 @@ class Fact:
             return None
         if not all(re.search(topic, context + clause, re.I) for topic in self.about):
             return None
+        own = context.removeprefix(before) + clause
+        if not all(re.search(topic, own, re.I) for topic in self.about):
+            # What came before says what it is about, and may say more.
+            if re.search(self.unless, before, re.I) or UNLIKE.search(before):
+                return None
         if UNLIKE.search(clause):
             return None
         # What another part of the sentence denies is not this.
@@ -262,11 +268,12 @@ FACTS = (
     ),
     Fact(
         "note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行",
-        r"limit|hinder|Transformer|attention|限制|受限|相对|优势|难以|注意力",
+        r"limit|hinder|Transformer|attention|限制|受限|相对|优势|难以|注意力|GPU|gates?\b|batch|矩阵|合并|批|门|状态|方向",
     ),
     Fact(
-        "note.positive", "a_ij ≥ 0", (r"weights?|softmax|权重",),
-        r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b(?! (?:number|inf))|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负",
+        "note.positive", "a_ij ≥ 0", (r"softmax|attention|注意力",),
+        r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b(?! (?:number|inf|log|class|sampl))|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负(?!对数|样本)",
+        r"\bloss|likelihood|gradient|损失|似然|梯度",
     ),
     Fact(
         "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",

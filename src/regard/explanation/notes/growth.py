@@ -18,7 +18,7 @@ Found = tuple[bool, str, dict[str, str]]
 
 _N = r"(?:\d+(?:\.\d+)?|two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen|twenty|a hundred|one hundred|a thousand|[二两三四五六七八九十百]+)"
 TIMES = re.compile(
-    rf"(?P<e>\d[\d,]*) instead of (?P<g>\d[\d,]*)|\bfrom (?:\w+ )?(?P<a>\d[\d,]*)\D{{0,12}} to (?P<b>\d[\d,]*)|从\s*(?P<c>\d+)[^\d。，]{{0,8}}[到变增加至为成]+\s*(?P<d>\d+)"
+    rf"(?P<e>\d[\d,]*) instead of (?P<g>\d[\d,]*)|\bfrom (?:\w+ )?(?P<a>\d[\d,]*)(?![\d.]*[BM]\b)\D{{0,12}} to (?P<b>\d[\d,]*)(?![\d.]*[BM]\b)|从\s*(?P<c>\d+)[^\d。，]{{0,8}}[到变增加至为成]+\s*(?P<d>\d+)"
     rf"|(?:by )?a factor of (?P<f>{_N})|\b(?P<n>{_N})(?:[- ]?fold\b|[- ]times\b|x\b|×)(?! the number)|(?<![增多])(?<!增加)(?P<z>{_N})\s*倍"
     r"|(?P<two>\bdoubl\w+|\btwice\b|\btwo times|翻一?倍|翻一番|加倍|[长多大增高]加?一倍)|(?P<three>\btripl\w+|\bthrice\b)|(?P<four>\bquadrupl\w+)"
     r"|(?P<half>\bhalv\w+|\bhalf\b|减半|一半)|(?P<quarter>\bquarter\w*|四分之一)|(?P<ninth>九分之一|\ba ninth)|(?P<third>\ba third\b|三分之一)"

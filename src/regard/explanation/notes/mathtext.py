@@ -38,7 +38,7 @@ def plain(text: str) -> str:
     """
     text = _matrices(text)
     text = re.sub(
-        r"\\(?:mathrm|operatorname|text(?:bf|it)?|emph|mathbf|boldsymbol|vec|mathit)\s*\{([^{}]*)\}",
+        r"\\(?:mathrm|operatorname|text(?:bf|it|rm|sf|tt)?|emph|mathsf|mathbf|boldsymbol|vec|mathit)\s*\{([^{}]*)\}",
         r"\1",
         text,
     )

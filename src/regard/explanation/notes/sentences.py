@@ -70,9 +70,10 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
 
 def _by_fact(text: str, context: str) -> Iterator[judges.Found]:
     taken_back = DENIED.search(text) is not None
+    before = context
     for clause in CLAUSE.split(text):
         for fact in (*FACTS, *MORE):
-            denied = fact.judge(clause, context)
+            denied = fact.judge(clause, context, before)
             if denied is not None:
                 denied = denied or taken_back
                 yield denied, fact.key, {} if denied else {"right": fact.right}
