@@ -265,14 +265,14 @@ def _numbers_like(number: float) -> Callable[..., Value]:
 
 
 SAME = (
-    "contiguous", "clone", "detach", "float", "double", "numpy", "cpu", "cuda", "to", "astype", "copy", "half", "round",
+    "contiguous", "detach", "float", "double", "numpy", "cpu", "cuda", "to", "astype", "half", "round",
     "requires_grad_", "from_numpy", "as_tensor", "asarray", "array", "tensor", "FloatTensor", "Tensor", "type", "eval", "train", "bfloat16",
     "around", "squeeze_", "dropout", "array2string",
 )  # fmt: skip
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     **{name: each_number(getattr(np, name)) for name in ("exp", "log", "log2", "log10", "sqrt", "sin", "cos", "tanh", "floor", "ceil", "maximum", "minimum", "isinf", "isnan", "where", "square", "logical_not")},
     **{name: reducing(getattr(np, name)) for name in ("sum", "mean", "max", "min", "prod", "any", "all", "argmax", "argmin")},
-    **dict.fromkeys(SAME, _same), **dict.fromkeys(("long", "int", "int64"), _whole),
+    **dict.fromkeys(SAME, _same), **dict.fromkeys(("clone", "copy"), lambda value, **words: value.copy() if isinstance(value, list | dict | np.ndarray) else value), **dict.fromkeys(("long", "int", "int64"), _whole),
     **dict.fromkeys(("randn", "rand", "empty", "standard_normal", "random"), random),
     **dict.fromkeys(("normal", "uniform", "randint", "integers", "randperm", "choice", "randn_like", "rand_like", "multinomial"), drawn),
     "abs": each_number(np.abs), "sigmoid": each_number(lambda a: 1 / (1 + np.exp(-a))), "relu": each_number(lambda a: np.maximum(a, 0)),

@@ -108,7 +108,10 @@ class Caller(Evaluator):
         if name in ("tensor", "array", "asarray", "FloatTensor", "Tensor", "as_tensor", "arange"):
             words.pop("copy", None)
             if name != "arange":
-                return rest[0] if arrays.has_ghost(rest[0]) else arrays.array(rest[0])
+                if arrays.has_ghost(rest[0]):
+                    return rest[0]
+                found = arrays.array(rest[0])
+                return found.copy() if name in ("tensor", "array") else found
         if name in ("max", "min") and len(rest) > 1 and isinstance(rest[1], Ghost | np.ndarray):
             name += "imum"
         found = FUNCTIONS[name](*rest, **words)

@@ -64,10 +64,10 @@ class Fact:
         if not all(re.search(topic, context + clause, re.I) for topic in self.about):
             return None
         own = context.removeprefix(before) + clause
-        if not all(re.search(topic, own, re.I) for topic in self.about):
-            # What came before says what it is about, and may say more.
-            if re.search(self.unless, before, re.I) or UNLIKE.search(before):
-                return None
+        if not all(re.search(topic, own, re.I) for topic in self.about) and (
+            re.search(self.unless, before, re.I) or UNLIKE.search(before)
+        ):
+            return None  # what came before says what it is about, and more
         if UNLIKE.search(clause):
             return None
         # What another part of the sentence denies is not this.

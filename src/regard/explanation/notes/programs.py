@@ -162,9 +162,7 @@ def _handed_on(node: ast.AST, env: Mapping[str, Value]) -> set[str]:
         elif isinstance(call.func, ast.Name) and call.func.id in dir(builtins):
             continue
         for each in (name for part in parts for name in ast.walk(part)):
-            if isinstance(each, ast.Name) and isinstance(
-                env.get(each.id), Instance | list | dict
-            ):
+            if isinstance(each, ast.Name) and isinstance(env.get(each.id), Instance | list | dict):
                 found.add(each.id)
     return found
 

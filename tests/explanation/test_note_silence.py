@@ -1,0 +1,68 @@
+"""What a note's words do not bind is unknown: nothing right is called wrong."""
+
+import pytest
+
+from regard.explanation.notes import fact_check
+
+
+def block(*lines: str, kind: str = "python") -> str:
+    return "\n".join([f"```{kind}", *lines, "```", ""])
+
+
+SILENT = {
+    "an object that a call which is not followed has changed": block(
+        "class Table:",
+        "    def __init__(self):",
+        "        self.words = {}",
+        "t = Table()",
+        "t.fill_from(open('book.txt'))",
+        "print(len(t.words))",
+    )
+    + block("812", kind=""),
+    "a list that was handed to a function of another file": block(
+        "from helpers import fill", "found = []", "fill(found)", "print(len(found))"
+    )
+    + block("3", kind=""),
+    "an array and its view": block(
+        "a = np.array([[1, 2], [3, 4]])", "b = torch.from_numpy(a)", "a[0, 0] = 9", "print(b)"
+    )
+    + block("tensor([[9, 2],", "        [3, 4]])", kind=""),
+    "a part of an array changed in place": block(
+        "a = torch.tensor([1, 2, 3])", "b = a[:2]", "a[0] += 5", "print(b)  # [6 2]"
+    ),
+    "the number of a step": block("x = 3", "y = x + 4  # (1)", "z = 2 * y  # (2)"),
+    "an amount in minutes": block("limit = 5 * 60  # 5 minutes"),
+    "a constant that is shown, and a later call": block("2")
+    + block("model = build(classes=3)", kind=""),
+    "a law of an orthogonal matrix": "W = [[1, 2], [0, 1]]. An orthogonal matrix has W^T = W^{-1}.",
+    "a matrix written anew": (
+        "Take A = [[3, 1], [1, 3]]. As a second example, take A = [[3, 1], [0, 3]]."
+    ),
+    "a function of linear algebra": (
+        r"With $B = [[1, 2], [2, 4]]$ we have $\textrm{rank}(B) = 1$."
+    ),
+    "bits": r"$-\log(1/2^3) = 3$ bits.",
+    "a factorial": "The number of orders is 6 = 3 * 2 = 3!, as three things have.",
+    "a price in round numbers": "So it costs about 184,320 / 8 * 30 = 690,000 dollars.",
+    "less random": "Lower temperatures make the samples less random.",
+    "RoPE as a part": "### Add RoPE to the attention module",
+    "weights of a neuron": "The activation may drop (if the weight is negative).",
+    "the loss of a softmax": "The softmax loss is the negative log probability of the class.",
+    "multiple is no product": "It has multiple layers with residual connections.",
+    "what a cache saves": "A KV cache lowers the cost of a step from O(n^2) to O(n).",
+    "a model beside another": (
+        "Unlike BERT, which reads both sides, GPT writes. It was built to be autoregressive."
+    ),
+    "labels that move": "We see decoder_input_ids with the labels shifted to the right.",
+}
+
+
+@pytest.mark.parametrize("note", SILENT.values(), ids=SILENT)
+def test_what_is_not_bound_raises_no_alarm(note):
+    assert fact_check(note).of("wrong") == []
+
+
+def test_what_is_bound_still_does():
+    code = block("a = np.array([1, 2, 3])", "b = a.copy()", "a += 1", "print(b)  # [1 2 4]")
+    (verdict,) = fact_check(code).of("wrong")
+    assert verdict.values["right"] == "[1, 2, 3]"
