@@ -53,6 +53,12 @@ SILENT = {
     "a model beside another": (
         "Unlike BERT, which reads both sides, GPT writes. It was built to be autoregressive."
     ),
+    "what is like BERT": "这一步和 BERT 类似，只是加了掩码，每个词只能看到它之前的词。",
+    "training beside ALiBi": "采用 ALiBi 的模型能处理比训练时更长的序列。",
+    "the halves of an encoding": (
+        "The sines and cosines are concatenated to form each positional encoding."
+    ),
+    "what a reader sees": "You can see everything inside the decoder of GPT in the figure.",
     "labels that move": "We see decoder_input_ids with the labels shifted to the right.",
 }
 

@@ -229,7 +229,7 @@ FACTS = (
     ),
     Fact(
         "note.pe-added", "X + P", (r"position(?:al)? (?:encoding|embedding)s?|sinusoid|位置编码",), r"concatenated|拼接(?:到|在|上|起来)",
-        r"could|would|alternative|some|instead|也可|可以|heads|头",
+        r"could|would|alternative|some|instead|to form|hal(?:f|ves)|也可|可以|heads|头",
     ),
     Fact(
         "note.pe-fixed", "sin, cos", (r"sinusoid|\bsine|正弦",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b|学(?:习|出|到)|训练(?:得到|出来)",
@@ -243,12 +243,12 @@ FACTS = (
         "note.rotary-added", "Q, K", (_ROTARY,), r"\badd(?:ed|s)? (?:\w+ ){0,3}to (?:the |each |every |its )?(?:\w+ )?(?:embedding|input|token|word|vector)|加(?:到|在)[^。]{0,8}(?:嵌入|输入|词向量)",
     ),
     Fact(
-        "note.rotary-fixed", "θ = i / 10000^(2m/d)", (_ROTARY,), r"\blearn(?:ed|able)\b|trainable|可学习|学(?:习|出|到)", r"instead|learned (?:absolute|position)",
+        "note.rotary-fixed", "θ = i / 10000^(2m/d)", (_ROTARY,), r"\blearn(?:ed|able)\b|trainable|可学习|学(?:出|到)来?的|(?:学习|训练)(?:得|出|到的|而来)|(?:一起|一同|共同|参与|需要?)(?:学习|训练)", r"instead|learned (?:absolute|position)",
     ),
     Fact(
         "note.rotary-length", "|R x| = |x|", (_ROTARY,), r"chang\w+ (?:the )?(?:length|norm|magnitude)|改变[^。]{0,6}(?:长度|模长|范数)",
     ),
-    Fact("note.alibi-fixed", "2^(−8h/H)", (r"alibi",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b(?! (?:on|with) (?:short|\d))|可学习|学(?:习|出|到)|训练"),
+    Fact("note.alibi-fixed", "2^(−8h/H)", (r"alibi",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b(?! (?:on|with) (?:short|\d))|可学习|学(?:出|到)来?的|(?:学习|训练)(?:得|出|到的|而来)|(?:一起|一同|共同|参与|需要?)(?:学习|训练)"),
     Fact(
         "note.alibi-scores", "S + B", (r"alibi",), r"added to (?:the )?(?:\w+ )?(?:embedding|input|token)|加(?:到|在)[^。]{0,6}(?:嵌入|输入|词向量)",
     ),
@@ -278,7 +278,7 @@ FACTS = (
     Fact(
         "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",
     ),
-    Fact("note.both-ways", "j = 1 … n", (r"\bBERT\b",), r"causal|left-to-right|autoregressive|因果|自回归|单向", r"GPT"),
+    Fact("note.both-ways", "j = 1 … n", (r"\bBERT\b",), r"causal|left-to-right|autoregressive|因果|自回归|单向", r"GPT|(?:like|as in|similar to|unlike) BERT|(?:[和与跟像]|不同于|类似于?)\s*BERT|类似"),
     Fact(
         "note.deviation", "√d", (r"standard deviation|标准差|\bstd\b", r"dot|product|scores?|点积|内积|分数"),
         r"(?:proportional to|linear(?:ly)? (?:in|with)|grows? (?:as|like|with)) (?:the )?(?:dimension|width|d\b|d_k)|与\s*(?:维度|维数|宽度|d_?k?)\s*成正比|随\s*(?:维度|维数|宽度|d_?k?)\s*线性",
