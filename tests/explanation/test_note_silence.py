@@ -59,6 +59,12 @@ SILENT = {
         "The sines and cosines are concatenated to form each positional encoding."
     ),
     "what a reader sees": "You can see everything inside the decoder of GPT in the figure.",
+    "nothing times the logarithm of nothing": r"We set $x = 0$ and agree that $x \log_2 x = 0$.",
+    "a name with a hyphen": "k = 1 is greedy. Set `top-k = 3` for three words.",
+    "a choice and another": block("SIZE = 4  # 8"),
+    "counting from one": r"Each expert $e = 1, \dots, E$ has weights of its own.",
+    "a matrix that is split": "对于自注意力块，按行拆分第一个权重，按列拆分第二个权重。",
+    "a power with T": r"For $T = 5$ it is $0.632^T \approx 0.1$.",
     "labels that move": "We see decoder_input_ids with the labels shifted to the right.",
 }
 

@@ -229,7 +229,9 @@ def _against(comments: list[Shown], made: Sequence[Made], names: Names) -> list[
         return verdicts
     texts = [each.value for each in made if isinstance(each.value, Text | str)]
     match = _OUTPUT.match(whole)
-    if (not match and not texts) or _STEP.fullmatch(whole.strip()):
+    if all(re.fullmatch(r"-?[\d.e]+", each.text) and not each.printed for each in made):
+        return None  # "size = 4  # 8" tells another choice
+    if (not match and not texts) or _STEP.fullmatch(comments[0].text):
         return None
     if re.search(r"\d\s*[*×/+^]\s*\d|\.\.\.|…", whole):
         return None

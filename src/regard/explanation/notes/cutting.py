@@ -126,8 +126,8 @@ def _tail(side: str, known: Collection[str]) -> str:
     """The longest end of ``side`` that is an expression."""
     words = _words(side, known)
     side = side[words[-1][2] :] if words else side
-    if words and side.startswith("("):
-        return ""  # "rank(B)", a function that is not known
+    if words and side.startswith(("(", ")", "-")):
+        return ""  # "rank(B)", a function that is not known; "top-k"
     found = _longest(side, from_left=False)
     # "3 heads × 2": what is left of an expression says nothing of the whole.
     cut = re.search(r"[*/^+]\s*$", side.strip(" ,.").removesuffix(found))

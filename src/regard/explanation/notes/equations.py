@@ -50,7 +50,12 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     else:
         names.scales = ()
     for chain, said in chains(text, names.words) if prose else statement(text):
-        verdict = _judge(line, chain, said, names, about)
+        if re.search(r"\b(?:sum|prod)_\w+ = ", said):
+            continue  # the bounds of a sum are no sides
+        try:
+            verdict = _judge(line, chain, said, names, about)
+        except NotUnderstood:  # of a name that this very line has made another
+            continue
         if verdict:
             found.append(verdict)
     return found
@@ -72,6 +77,8 @@ def _judge(line: int, chain: list[str], said: str, names: Names, about: bool) ->
             values.append(None)
     literals = [None if node is None else literal(node) for node in nodes]
     told = [i for i, found in enumerate(literals) if found is not None]
+    if chain[0].strip() == "e" and literals[1] is not None and (literals[1][1] >= 1).all():
+        return None  # "e = 1, …, E" counts
     names.last = next((v for v in reversed(values) if v is not None), names.last)
     mine = {side.strip() for side in chain if LONE.fullmatch(side.strip())}
     if any(node is not None and mine & {*names_of(node)} for node in nodes if not _lone(node)):
@@ -120,7 +127,9 @@ def _compare(
         assert target is not None
         if _other_convention(node, target[0]):
             return Verdict(line, said, "unknown", "note.unknown")
-        if target[0].ndim == 0 and value(node, names).size > 1:
+        exact = value(node, names)
+        indexed = any(re.search(r"_[ijkn]$", name) for name in names_of(node))
+        if indexed or (target[0].ndim == 0 and exact.size > 1) or np.isnan(exact).any():
             return Verdict(line, said, "unknown", "note.unknown")  # "rank(B) = 1"
         wrong = differs(node, target, names, about)
         if wrong is not None and not _meant_otherwise(said, node, nodes, target, names, about):

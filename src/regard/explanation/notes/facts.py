@@ -18,7 +18,7 @@ DENIED = re.compile(
 NOT = re.compile(
     r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
     r"|\bwithout\b(?! (?:any )?position)|\binstead of\b(?! (?:-|−|minus|negative)? ?inf| \d)"
-    r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|(?<![特分区级识类差])别|无关|无需|"
+    r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|(?<![特分区级识类差])别|无关|无需|无法|"
     + DENIED.pattern,
     re.I,
 )
@@ -88,7 +88,7 @@ _ROTARY = r"\brope\b|rotary|旋转(?:位置|编码)"
 _FLASH = r"flash ?-?attention"
 _RNN = r"\bRNNs?\b|LSTM|recurrent|循环神经网络"
 _OTHERS = (
-    r"RNN|LSTM|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口"
+    r"RNN|LSTM|recurren|conv|CNN|linear attention|Linformer|Performer|Longformer|Reformer|arxiv|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口"
     r"|缓存|per token|每个词元|parallel|sequential|path|路径|project|投影|feed-?forward|FFN|前馈|parameter|参数|Mamba|state space|decompos|分解"
 )
 
@@ -149,7 +149,7 @@ FACTS = (
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
         r"(?:over|along|across) (?:the )?(?:quer(?:y|ies)|first (?:axis|dimension)|batch|heads?\b|features?|embedding|column)"
-        r"|(?:dim|axis)\s*=\s*0|(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)",
+        r"|(?:dim|axis)\s*=\s*0|softmax[^。，,]{0,12}(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)|(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)[^。，,编]{0,12}(?:softmax|归一)",
         r"还是|\bor\b|columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
     ),
     Fact(
@@ -225,14 +225,14 @@ FACTS = (
     Fact(
         "note.layernorm", "d", (r"layer ?norm|层归一化|\bLN\b",),
         r"(?:over|across|along|of|for|沿着?|对|在|跨)\s*(?:the |all |all the |whole |entire |整个|一个)*\s*(?:batch|tokens?\b|sequence|positions|examples|词元|序列|批)",
-        r"initializ|checkpoint|batch ?norm|批归一化|each|every|token's|independent|per[- ]token|\bone token|\ba token|每个|单个",
+        r"initializ|checkpoint|shard|partition|切分|并行|batch ?norm|批归一化|each|every|token's|independent|per[- ]token|\bone token|\ba token|每个|单个",
     ),
     Fact(
         "note.pe-added", "X + P", (r"position(?:al)? (?:encoding|embedding)s?|sinusoid|位置编码",), r"concatenated|拼接(?:到|在|上|起来)",
         r"could|would|alternative|some|instead|to form|hal(?:f|ves)|也可|可以|heads|头",
     ),
     Fact(
-        "note.pe-fixed", "sin, cos", (r"sinusoid|\bsine|正弦",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b|学(?:习|出|到)|训练(?:得到|出来)",
+        "note.pe-fixed", "sin, cos", (r"sinusoid|\bsine|正弦",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b|可学习|学(?:出|到)来?的|(?:学习|训练)(?:得|出|到的|而来)|(?:一起|一同|共同|参与|需要?)(?:学习|训练)",
         r"\bor\b|instead|rather|versus|\bvs\b|similar|nearly|both|不是|比|与|或|也",
     ),
     Fact(

@@ -49,7 +49,7 @@ OUTCOMES = (
     ("cache", r"KV|cache|缓存"),
     (
         "other",
-        r"RNN|LSTM|recurr|conv|flash|window|sparse|linear attention|Mamba|feed|FFN|MLP|steps|循环|卷积|窗口|稀疏|前馈|步|path|路径|accuracy|quality|speed",
+        r"RNN|LSTM|recurr|conv|flash|window|sparse|linear attention|Mamba|feed|FFN|MLP|steps|循环|卷积|窗口|稀疏|前馈|步|path|路径|accuracy|quality|speed|速度|精度",
     ),
     ("parameters", r"parameter|\bweights of|参数"),
     ("projections", r"project|投影|W_?[QKVO]\b"),
@@ -155,7 +155,9 @@ def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
     found = list(TIMES.finditer(text))
     if len(found) == 1 and names.driven:
         return _driven(found[0], text, names)
-    if len(found) < 2 or re.search(r"\bthan\b|\bGQA|\bMQA|\bper\b|与.{1,12}相比", text):
+    if len(found) < 2 or re.search(
+        r"\bthan\b|\bGQA|\bMQA|\bper\b|与.{1,12}相比|\bsparse\b|稀疏", text, re.I
+    ):
         return None
     if len(found) > 2:
         return _several(found, text, names)

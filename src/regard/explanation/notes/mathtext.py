@@ -36,7 +36,7 @@ def plain(text: str) -> str:
     >>> plain("x₁·x₂ᵀ = √64"), plain("4nd²")
     ('x1 * x2^T = sqrt(64)', '4nd^2')
     """
-    text = _matrices(text)
+    text = re.sub(r"\\\\(?=\s+(?!&?\s*[=≈&]))", " ; ", _matrices(text))
     text = re.sub(
         r"\\(?:mathrm|operatorname|text(?:bf|it|rm|sf|tt)?|emph|mathsf|mathbf|boldsymbol|vec|mathit)\s*\{([^{}]*)\}",
         r"\1",

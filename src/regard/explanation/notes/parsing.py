@@ -117,6 +117,8 @@ class Parser:
             token = self.take()
             if token == "^":
                 node = ("^", node, self.sign())
+            elif token == "^T" and isinstance(node, Number):
+                node = ("^", node, ("name", "T"))
             elif token in ("^T", ".T"):
                 node = ("turn", node)
             else:  # x.sum(…) is sum(x, …)
