@@ -34,6 +34,24 @@ def at_level(level: str) -> Iterator[None]:
         native._native.use_level(before)
 
 
+def check_extremes(level: str, q: torch.Tensor, alone: int) -> None:
+    """An infinite, NaN or huge key does what the formula says; so do ``alone`` keys of −∞."""
+    for key in (torch.inf, -torch.inf, torch.nan, 1e4, -1e4, 100.0):
+        k = torch.tensor([0.5, key, 1.0, 0.25])[None, :, None].to(q.dtype)
+        v = torch.tensor([1.0, 2.0, 3.0, 4.0])[None, :, None].to(q.dtype)
+        for sink in (None, 0.5):
+            with at_level(level):
+                found = regard.attend(q, k, v, sink=sink, engine="native")
+            truth = regard.attend(q, k, v, sink=sink, engine="formula")
+            torch.testing.assert_close(found, truth, rtol=1e-2, atol=1e-2, equal_nan=True)
+    one = torch.ones(1, alone, 1, dtype=q.dtype)
+    minus = torch.full((1, alone, 1), -torch.inf, dtype=q.dtype)
+    with at_level(level):
+        output, lse = regard.partial(one, minus, one, engine="native")
+    assert (output == 0).all()
+    assert torch.isneginf(lse).all()
+
+
 @st.composite
 def large(draw: Any) -> dict[str, Any]:
     """A call that is cut into several tiles, strips or parts."""

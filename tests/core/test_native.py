@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import regard
 from cases import Case, arrays, cases, double
-from levels import EPS, KINDS, LEVELS, at_level, call_of, large
+from levels import EPS, KINDS, LEVELS, at_level, call_of, check_extremes, large
 from regard.core.engines import native
 from tolerance import assert_within, bounds, exact
 
@@ -113,20 +113,7 @@ def test_infinite_and_huge_scores_are_the_formulas(level: str, dtype: torch.dtyp
     # The instructions that multiply bfloat16 take a denormal for 0.
     small = 1e-30 if dtype == torch.bfloat16 else 1e-40
     q = torch.tensor([1.0, -1.0, 0.0, small, 100.0])[None, :, None].to(dtype)
-    for key in (torch.inf, -torch.inf, torch.nan, 1e4, -1e4, 100.0):
-        k = torch.tensor([0.5, key, 1.0, 0.25])[None, :, None].to(dtype)
-        v = torch.tensor([1.0, 2.0, 3.0, 4.0])[None, :, None].to(dtype)
-        for sink in (None, 0.5):
-            with at_level(level):
-                found = regard.attend(q, k, v, sink=sink, engine="native")
-            truth = regard.attend(q, k, v, sink=sink, engine="formula")
-            torch.testing.assert_close(found, truth, rtol=1e-2, atol=1e-2, equal_nan=True)
-    one = torch.ones(1, 3, 1, dtype=dtype)
-    minus = torch.full((1, 3, 1), -torch.inf, dtype=dtype)
-    with at_level(level):
-        output, lse = regard.partial(one, minus, one, engine="native")
-    assert (output == 0).all()
-    assert torch.isneginf(lse).all()
+    check_extremes(level, q, alone=3)
 
 
 @pytest.mark.parametrize("level", LEVELS)

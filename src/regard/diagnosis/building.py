@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.diagnosis.configs import constructor_arguments
+from regard.diagnosis.entries import is_keras
 from regard.diagnosis.parameters import parameters_of
 from regard.diagnosis.roles import size_role
 from regard.diagnosis.source import Source, read
@@ -152,10 +153,8 @@ def _method(owner: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """How an object is called, and the method whose signature tells with what."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(owner, torch.nn.Module):
-        keras = type(owner).__module__.startswith(
-            "keras."
-        )  # whose forward takes whatever call does
-        return owner, owner.call if keras else owner.forward
+        # The forward of a Keras layer takes whatever its call does.
+        return owner, owner.call if is_keras(owner) else owner.forward
     for name in (
         "forward",
         "__call__",

@@ -25,9 +25,8 @@ def first_departure(judge: Judge, base: Base) -> str | None:
     try:
         held = held_while(judge.subject, {**base.setup.arguments, **base.fixed})
         return _departed(base, held)
-    except (
-        Exception
-    ):  # whatever somebody's code may raise, or weights read in shapes that do not fit
+    # Whatever somebody's code may raise, or weights read in shapes that do not fit.
+    except Exception:
         return None
 
 

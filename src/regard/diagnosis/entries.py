@@ -37,9 +37,14 @@ _NOT_ATTENTION = re.compile(
 )
 
 
+def is_keras(owner: Any) -> bool:
+    """Whether it is a layer of Keras, which under its torch backend is a torch module too."""
+    return type(owner).__module__.startswith("keras.")
+
+
 def entries_of(owner: Any) -> tuple[list[Entry], list[Norm]]:
     """Every matrix that the owner holds, and its layer norms, in the order of definition."""
-    if hasattr(owner, "variables") and type(owner).__module__.startswith("keras."):
+    if hasattr(owner, "variables") and is_keras(owner):
         return _of_keras(owner), []
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(owner, torch.nn.Module):

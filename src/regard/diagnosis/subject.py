@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from regard.diagnosis.chance import keeping
+from regard.diagnosis.entries import is_keras
 from regard.diagnosis.source import Source
 
 
@@ -147,8 +148,8 @@ class Subject:
             import torch
 
             torch.set_default_dtype(getattr(torch, dtype if dtype != "float16" else "float32"))
-            keras = type(self.owner).__module__.startswith("keras.")  # casts inputs by itself
-            if isinstance(self.owner, torch.nn.Module) and not keras:
+            # A layer of Keras casts its inputs by itself.
+            if isinstance(self.owner, torch.nn.Module) and not is_keras(self.owner):
                 self.owner.to(getattr(torch, dtype))
 
 
