@@ -79,7 +79,7 @@ def fact_check(note: str, lang: Language = "en") -> FactCheck:
     [('wrong', '0.26')]
     """
     with np.errstate(all="ignore"):  # a note may speak of any number
-        return FactCheck(tuple(_verdicts(note, lang)))
+        return FactCheck(tuple(_verdicts(note, lang)), note)
 
 
 def _verdicts(note: str, lang: Language) -> list[Verdict]:
