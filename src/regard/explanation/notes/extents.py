@@ -34,8 +34,8 @@ LETTERS: Mapping[str, frozenset[str]] = {
 """What the axes are called in shapes that are written in letters."""
 _BEFORE = {
     "B": ("batch size", "batch", "batch_size", "批大小", "批次大小", "批量大小", "批量", "批次", "batch of", "batches of"),
-    "s": ("source length", "source", "source sentence", "源句长度", "源长度", "源端长度", "源句", "源序列长度", "源序列", "源语言句子", "src_len", "memory length", "encoder length", "编码器长度", "编码器序列长度", "键的个数", "键的数量"),
-    "t": ("target length", "target", "target sentence", "目标句长度", "目标长度", "目标端长度", "目标句", "目标序列长度", "目标序列", "tgt_len", "decoder length", "解码器长度", "解码器序列长度", "查询的个数", "查询的数量"),
+    "s": ("source length", "source", "source sentence", "源句长度", "源长度", "源端长度", "源句", "源序列长度", "源序列", "源语言句子", "src_len", "memory length", "encoder length", "编码器长", "源长", "编码器长度", "编码器序列长度", "键的个数", "键的数量"),
+    "t": ("target length", "target", "target sentence", "目标句长度", "目标长度", "目标端长度", "目标句", "目标序列长度", "目标序列", "tgt_len", "decoder length", "解码器长", "目标长", "解码器长度", "解码器序列长度", "查询的个数", "查询的数量"),
     "n": ("sequence length", "seq_len", "length", "sequence of", "序列长度", "序列长", "句子长度", "句长", "长度", "输入长度", "词数", "上下文长度", "context length", "context of", "prompt of"),
     "h": ("number of heads", "num_heads", "n_heads", "n_head", "nhead", "头数", "注意力头数", "头的个数", "头的数量", "attention heads"),
     "g": ("num_kv_heads", "n_kv_heads", "KV heads", "KV 头数"),
@@ -73,7 +73,9 @@ _BY_WORDS = [
     *((axis, _pattern(words, r"(?<![\w-])(?:WORDS)" + _LINK + _NUMBER)) for axis, words in _BEFORE.items()),
     *((axis, _pattern(words, r"(?<![\w.×*/^=-])(?<![×*/^=-] )" + _NUMBER + r"[\s-]*(?:WORDS)(?![a-z])")) for axis, words in _AFTER.items()),
 ]  # fmt: skip
-_EQUATION = re.compile(rf"(?<![\w^*/(])([A-Za-z]\w*)\s*(?:=|为|是|is)\s*(?:[\d\s*/]+=\s*)?({_DIGITS})(?![\w(]|,\d{{3}}|\s*[*/^+]|\.\d)")
+_EQUATION = re.compile(
+    rf"(?<![\w^*/(])([A-Za-z]\w*)\s*(?:=|为|是|is)\s*(?:[\d\s*/]+=\s*)?({_DIGITS})(?![\w(]|,\d{{3}}|\s*[*/^+]|\.\d)"
+)
 
 _SEVERAL = frozenset(["N", "L", "A", "M", "l", "t", "b", "C", "E"])
 """Letters that are the number of layers, or anything, in sentences."""
@@ -84,7 +86,9 @@ def axes_called(size: str) -> set[str]:
     size = size.replace(" ", "").replace("//", "/").replace("\\", "")
     if found := {axis for axis, letters in LETTERS.items() if size in letters}:
         return found
-    parts = [axes_called(part) for part in re.split(r"[*/]", size)] if re.search(r"[*/]", size) else []
+    parts = (
+        [axes_called(part) for part in re.split(r"[*/]", size)] if re.search(r"[*/]", size) else []
+    )
     if len(parts) != 2:
         return {"3"} if size[:1] == "3" and "d" in axes_called(size[1:]) else set()
     one, other = parts
@@ -111,7 +115,8 @@ def sizes_told(text: str) -> Iterator[tuple[str, str]]:
     for _, axis, size in longest.values():
         yield axis, size
     for match in _EQUATION.finditer(text):
-        yield f"={match[1]}", match[2].replace(",", "")
+        if axes_called(match[1]):
+            yield f"={match[1]}", match[2].replace(",", "")
         if match.start(2) not in longest and match[1] not in _SEVERAL:
             for axis in axes_called(match[1]):
                 yield axis, match[2].replace(",", "")
@@ -119,21 +124,26 @@ def sizes_told(text: str) -> Iterator[tuple[str, str]]:
 
 def with_derived(told: Mapping[str, set[str]]) -> Extents:
     """What is told, and what follows from it: a head's width is d / h, and so on."""
-    found = {**{axis: set() for axis in (*LETTERS, "s", "t")}, **{axis: set(values) for axis, values in told.items()}}
+    found = {
+        **{axis: set() for axis in (*LETTERS, "s", "t")},
+        **{axis: set(values) for axis, values in told.items()},
+    }
     numbers = {axis: {int(x) for x in values if x.isdigit()} for axis, values in found.items()}
     found["k"] |= {str(d // h) for d, h in product(numbers["d"], numbers["h"]) if h and d % h == 0}
     numbers["k"] = {int(x) for x in found["k"] if x.isdigit()}
     if not found["d"]:
         found["d"] = {str(h * k) for h, k in product(numbers["h"], numbers["k"])}
         numbers["d"] = {int(x) for x in found["d"]}
-    explicit = bool(found["v"])
+    explicit = bool(found["v"]) and found["v"] != found["k"]
     found["v"] = found["v"] or set(found["k"])
     found["g"] = found["g"] or set(found["h"])
     found["f"] = found["f"] or {str(4 * d) for d in numbers["d"]}
     values = {int(x) for x in found["v"] if x.isdigit()}
     found["D"] = {str(h * v) for h, v in product(numbers["h"], values)} if explicit else set()
     found["D"] |= found["d"]
-    found["G"] = {str(int(g) * k) for g, k in product(filter(str.isdigit, found["g"]), numbers["k"])}
+    found["G"] = {
+        str(int(g) * k) for g, k in product(filter(str.isdigit, found["g"]), numbers["k"])
+    }
     found["H"] = {str(b * h) for b, h in product(numbers["B"], numbers["h"])}
     found["3"] = {str(3 * d) for d in numbers["d"]}
     return found

@@ -19,6 +19,7 @@ _AXES = r"\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+"
 _SHAPE = rf"[(\[]\s*{_AXES}\s*[)\]]"
 _BY = r"\b\w+(?:\s*\*\s*\w+)+\b(?!\s*[=*/+^(])"
 
+
 def split_shape(text: str) -> Shape:
     """The axes of "2, 3" or "n × d"."""
     return tuple(part.strip() for part in re.split(r"[,×x*]", text) if part.strip())

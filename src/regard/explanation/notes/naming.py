@@ -23,20 +23,110 @@ _SIZE = r"(?:\d{1,3}(?:,\d{3})+|\d+|[A-Za-z]\w*)"
 _BY = rf"(?<![\w.*^/+-])(?<![*/+^=-] ){_SIZE}(?: ?\* ?{_SIZE})+(?! ?[\w*=/^+(.]*[=*/^+]|\w|\.\d)"
 _TERM = r"(?:\d+|\d?[A-Za-z]\w*)(?:\s?(?://?|\*)\s?[A-Za-z]\w*)?"
 _TUPLE = rf"(?:torch\.Size\()?[(\[]\s*{_TERM}(?:\s*,\s*{_TERM})+\s*,?\s*[)\]]+"
-SHAPE = re.compile(rf"(?P<tuple>{_TUPLE})|\^\s*\(?\s*(?P<real>{_TERM}(?: ?\* ?{_TERM})+)\s*\)?|(?P<by>{_BY})")
+SHAPE = re.compile(
+    rf"(?P<tuple>{_TUPLE})|\^\s*\(?\s*(?P<real>{_TERM}(?: ?\* ?{_TERM})+)\s*\)?|(?P<by>{_BY})"
+)
 """A shape: (2, 8, 16, 16), R^(6 × 4), 16 × 16."""
 _SHAPED = re.compile(r"shape|\bsize|形状|大小|尺寸|维度", re.I)
 """What says that numbers in brackets are a shape."""
 _LINKS = frozenset(
-    ["has", "have", "had", "is", "are", "was", "of", "the", "a", "an", "shape", "shapes", "size", "sizes", "dimension", "dimensions", "with", "in", "each", "again", "be", "becomes", "become", "now", "then", "still", "therefore", "gives", "matrix", "matrices", "tensor", "tensors", "array", "all", "also", "both", "as", "well", "form", "from", "to", "will", "lies", "live", "lives", "R", "mathbb", "ℝ", "into", "would", "stays", "remains", "stay", "keep", "keeps", "keeping", "get", "gets", "one", "per", "head", "every", "which", "we", "at", "so", "resulting", "result", "results", "yields", "makes", "make", "decoder", "encoder", "layer", "block", "attention"]
+    [
+        "has",
+        "have",
+        "had",
+        "is",
+        "are",
+        "was",
+        "of",
+        "the",
+        "a",
+        "an",
+        "shape",
+        "shapes",
+        "size",
+        "sizes",
+        "dimension",
+        "dimensions",
+        "with",
+        "in",
+        "each",
+        "again",
+        "be",
+        "becomes",
+        "become",
+        "now",
+        "then",
+        "still",
+        "therefore",
+        "gives",
+        "matrix",
+        "matrices",
+        "tensor",
+        "tensors",
+        "array",
+        "all",
+        "also",
+        "both",
+        "as",
+        "well",
+        "form",
+        "from",
+        "to",
+        "will",
+        "lies",
+        "live",
+        "lives",
+        "R",
+        "mathbb",
+        "ℝ",
+        "into",
+        "would",
+        "stays",
+        "remains",
+        "stay",
+        "keep",
+        "keeps",
+        "keeping",
+        "get",
+        "gets",
+        "one",
+        "per",
+        "head",
+        "every",
+        "which",
+        "we",
+        "at",
+        "so",
+        "resulting",
+        "result",
+        "results",
+        "yields",
+        "makes",
+        "make",
+        "decoder",
+        "encoder",
+        "layer",
+        "block",
+        "attention",
+    ]
 )
 """Words that may stand between a tensor's name and its shape."""
-_ZH_LINK = re.compile(r"来自|解码器|编码器|形状|大小|维度|尺寸|每个|一个|起来|结果|矩阵|张量|都|也|则|就|变|成|仍|然|还|的|是|为|有|到|得|均|分别|依旧|保持|回|后|了|即|也就")
-_FACTOR = re.compile(r"\s*(?:的)?\s*(?:矩阵|matrix)?\s*(?:乘|times|multipl|and an? \d|by an? |与|[@*]|\()")
+_ZH_LINK = re.compile(
+    r"来自|解码器|编码器|形状|大小|维度|尺寸|每个|一个|起来|结果|矩阵|张量|都|也|则|就|变|成|仍|然|还|的|是|为|有|到|得|均|分别|依旧|保持|回|后|了|即|也就"
+)
+_FACTOR = re.compile(
+    r"\s*(?:的)?\s*(?:矩阵|matrix)?\s*(?:乘|times|multipl|and an? \d|by an? |matrix is multipl|与|[@*]|\()"
+)
 """What follows a shape that is a factor of a product."""
-_STEP = re.compile(r"\bcach|缓存|decoding|\bnew (?:token|query|word)|step by step|逐步|新的?(?:词|token|查询)", re.I)
+_STEP = re.compile(
+    r"\bcach|缓存|decoding|\bnew (?:token|query|word)|step by step|逐步|新的?(?:词|token|查询)",
+    re.I,
+)
 """What speaks of one step of a generation, whose queries are fewer."""
-_GIVEN = re.compile(r"如果|假设|假如|假定|设|若|取|\b(?:let|suppose|assum\w+|if|given|consider|take|say|with|for)\b", re.I)
+_GIVEN = re.compile(
+    r"如果|假设|假如|假定|设|若|取|\b(?:let|suppose|assum\w+|if|given|consider|take|say|with|for)\b",
+    re.I,
+)
 """What opens a sentence that supposes something."""
 _INPUTS = frozenset(("x", "q", "k", "v", "qkv", "ids"))
 _HEADING = re.compile(r"\s*#+ |\W*\*\*[^*]+\*\*\W*$")
@@ -54,14 +144,28 @@ def check_tensors(lines: Sequence[str], names: Names) -> list[Verdict]:
         if right == told.axes:
             found.append(Verdict(told.line, told.said, "right", "note.right"))
         else:
-            found.append(Verdict(told.line, told.said, "wrong", "note.wrong", {"right": _written(right, told.said)}))
+            found.append(
+                Verdict(
+                    told.line,
+                    told.said,
+                    "wrong",
+                    "note.wrong",
+                    {"right": _written(right, told.said)},
+                )
+            )
     return found
 
 
 def _written(shape: Shape, said: str) -> str:
     if not re.search(r"[(\[]\s*\w+\s*,", said):
         return " × ".join(shape)
-    open_, close = ("torch.Size([", "])") if "Size" in said else ("[", "]") if re.search(r"\[\s*\w+\s*,", said) else ("(", ")")
+    open_, close = (
+        ("torch.Size([", "])")
+        if "Size" in said
+        else ("[", "]")
+        if re.search(r"\[\s*\w+\s*,", said)
+        else ("(", ")")
+    )
     return f"{open_}{', '.join(shape)}{close}"
 
 
@@ -104,7 +208,11 @@ def _plain(text: str) -> str:
 def _axes(match: re.Match[str]) -> Shape:
     text = next(filter(None, match.groups()))
     if match["tuple"]:
-        return tuple(part.strip() for part in re.sub(r"torch\.Size|[()\[\]]", "", text).split(",") if part.strip())
+        return tuple(
+            part.strip()
+            for part in re.sub(r"torch\.Size|[()\[\]]", "", text).split(",")
+            if part.strip()
+        )
     return tuple(part.strip().replace(",", "") for part in text.split("*"))
 
 
@@ -140,7 +248,16 @@ def _of_row(line: int, head: str, text: str, heading: str, section: int) -> Iter
             if not certain and len(_axes(match)) < 3:
                 continue
             side = side_of(label, column, heading)
-            yield Told(line, f"{label} | {cell}", kind, _axes(match), side, section, bool(ONE_HEAD.search(label)), certain)
+            yield Told(
+                line,
+                f"{label} | {cell}",
+                kind,
+                _axes(match),
+                side,
+                section,
+                bool(ONE_HEAD.search(label)),
+                certain,
+            )
 
 
 def _of_text(line: int, text: str, around: str, section: int) -> Iterator[Told]:
@@ -149,10 +266,23 @@ def _of_text(line: int, text: str, around: str, section: int) -> Iterator[Told]:
     if item := re.fullmatch(rf"([^:：]{{1,70}}?)\s*[:：]\s*({SHAPE.pattern})[\s.。;；,]*", bare):
         match = SHAPE.search(item[2])
         if match and (kind := kind_of(item[1])):
-            certain = not match["tuple"] or len(_axes(match)) > 3 or bool(_SHAPED.search(item[1] + around))
+            certain = (
+                not match["tuple"]
+                or len(_axes(match)) > 3
+                or bool(_SHAPED.search(item[1] + around))
+            )
             if not certain and len(_axes(match)) < 3:
                 return
-            yield Told(line, bare.strip(), kind, _axes(match), side_of(item[1], around), section, bool(ONE_HEAD.search(item[1])), certain)
+            yield Told(
+                line,
+                bare.strip(),
+                kind,
+                _axes(match),
+                side_of(item[1], around),
+                section,
+                bool(ONE_HEAD.search(item[1])),
+                certain,
+            )
         return
     around = f"{bare[:60]} {around}"
     for sentence in re.split(r"(?<=[。！？；;])|(?<=[.!?])\s+(?=[A-Z\[(`$*x])", bare):
@@ -170,13 +300,33 @@ def _of_sentence(line: int, sentence: str, around: str, section: int) -> Iterato
         if not name:
             continue
         kind, label = name
+        if (
+            before.endswith("(")
+            and (own := re.search(r"\S+\($", before))
+            and (kind_of(own[0][:-1]))
+        ):
+            kind = kind_of(own[0][:-1].removeprefix("乘"))
         if not kind or _FACTOR.match(after) or _STEP.search(sentence):
             continue
-        if match["tuple"] and not _SHAPED.search(sentence) and (len(_axes(match)) < 3 or before[-1:] == "("):
+        if (
+            match["tuple"]
+            and not _SHAPED.search(sentence)
+            and (len(_axes(match)) < 3 or before[-1:] in "([")
+        ):
             continue
         one = bool(ONE_HEAD.search(before[-60:]))
         said = f"{label.strip()} {match[0]}"
-        yield Told(line, said, kind, _axes(match), side_of(label, sentence, around), section, one, not match["tuple"] or len(_axes(match)) > 3 or bool(_SHAPED.search(sentence)), kind in _INPUTS and bool(_GIVEN.search(before)))
+        yield Told(
+            line,
+            said,
+            kind,
+            _axes(match),
+            side_of(label, sentence, around),
+            section,
+            one,
+            not match["tuple"] or len(_axes(match)) > 3 or bool(_SHAPED.search(sentence)),
+            kind in _INPUTS and bool(_GIVEN.search(before)),
+        )
 
 
 def _named(before: str) -> tuple[str, str] | None:
@@ -190,7 +340,12 @@ def _named(before: str) -> tuple[str, str] | None:
         found = list(names_in(spoken))
         if found:
             return next(
-                ((kind, clause) for kind, match in found if _links(_unnamed(spoken, match.end(), found))), None
+                (
+                    (kind, clause)
+                    for kind, match in found
+                    if _links(_unnamed(spoken, match.end(), found))
+                ),
+                None,
             )
         if not _links(clause):
             return None
@@ -215,7 +370,10 @@ def _links(text: str) -> bool:
 
 def _named_behind(after: str) -> tuple[str, str] | None:
     """The tensor that is named right behind a shape: "a 16 × 16 score matrix"."""
-    match = re.match(r"\s*(?:的)?\s*((?:[a-z-]+ ){0,2}?(?:scores?|attention|weights?|分数|注意力|权重|causal|mask|因果|掩码|下三角)[ ]?(?:weight|score|mask|分数|权重|掩码)?\s*(?:matri(?:x|ces)|mask|map|tensor|矩阵|张量|掩码)|matri(?:x|ces) of (?:attention )?(?:scores|weights))", after)
+    match = re.match(
+        r"\s*(?:的)?\s*((?:[a-z-]+ ){0,2}?(?:scores?|attention|weights?|分数|注意力|权重|causal|mask|因果|掩码|下三角)[ ]?(?:weight|score|mask|分数|权重|掩码)?\s*(?:matri(?:x|ces)|mask|map|tensor|矩阵|张量|掩码)|matri(?:x|ces) of (?:attention )?(?:scores|weights))",
+        after,
+    )
     if not match:
         return None
     kind = kind_of(match[1])

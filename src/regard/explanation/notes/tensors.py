@@ -30,6 +30,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "turned": ("hik", "Bhik"),
     "fused": ("i3", "Bi3", "d3", "3d", "Bi3hk", "3Bhik"),
     "transposed": ("kj", "dj", "Bkj", "Bdj", "hkj", "gkj", "Bhkj", "Bgkj", "Hkj"),
+    "x transposed": ("di", "Bdi"),
     "scores": ("ij", "Bij", "hij", "Bhij", "Hij"),
     "mixed": ("iv", "id", "hiv", "ihv", "Biv", "Bid", "Bhiv", "Bihv", "Hiv"),
     "head": ("iv", "hiv", "ihv", "Biv", "Bhiv", "Bihv"),
@@ -64,7 +65,9 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("torch W", r"(?:q|k|v|query|key|value|out|o)(?:_proj|_linear)?\.weight|w_?[qkvo]\.weight"),
     ("table", r"(?:emb\w*|lm_head|decoder|wte)\.weight"),
     ("", r"\.weight|\.bias|\bbias\b|偏置"),
-    ("transposed", rf"(?<![\w^])(?<!Q )(?<!Q \* ){{K}}\s*{_T}(?!\s*\w)|keys?,? transposed|transposed keys?|^\s*{_T}\s*$|转置后的\s*(?:K|键)|K 转置|transpose of (?:the )?(?:K\b|keys?)|K\.transpose"),
+    ("scores", rf"(?<![\w^])Q\s*[*@·]?\s*K\s*(?:{_T}|\.transpose)|(?<![\w^])X\s*[*@·]?\s*X\s*{_T}"),
+    ("x transposed", rf"(?<![\w^])(?<!X )X\s*{_T}(?!\s*\w)"),
+    ("transposed", rf"(?<![\w^])(?<!Q )(?<!Q \* ){{K}}\s*{_T}(?!\s*\w)|keys?,? transposed|transposed keys?|^\s*\^T\s*$|转置后的\s*(?:K|键)|K 转置|transpose of (?:the )?(?:K\b|keys?)|K\.transpose"),
     ("mixed", r"(?:times|\*|@|×|乘以?|multipl\w+ (?:by|with)) ?(?:the )?(?:V\b|values?\b|值)|weighted (?:sum|average|values?)|加权|\bA ?V\b|\)\s*V\b|\bcontext\b|Attention ?\(|上下文向量"),
     ("head", r"(?:output|result|context)s? (?:of|per|in|for) (?:each|every|one|a|the)? ?(?:single )?head|per-?head output|head outputs?|(?:each|every|one) head(?:'s)? output|(?:每|单)个?头的?(?:输出|结果)|head_?[1i]\b"),
     ("merged", r"concat|merg|joined? (?:the )?heads|join(?:ed|ing)?\b|合并|拼接|拼起来|拼回|拼到"),
@@ -142,6 +145,9 @@ def names_in(text: str) -> Iterator[tuple[str, re.Match[str]]]:
 
 def kind_of(label: str) -> str:
     """What ``label`` is the name of; "" where it cannot be told."""
+    name, equals, _ = label.partition("=")
+    if equals and (kind := kind_of(name)):
+        return kind
     for text in (_ASIDE.sub(" ", label), label):
         for kind, pattern in _COMPILED:
             if pattern.search(text):
@@ -207,6 +213,8 @@ class Known:
     """Whatever the note tells anywhere."""
     letters: Mapping[str, Sequence[str]]
     side: str
+    around: frozenset[str]
+    """The sizes of the other shapes of its section."""
 
 
 def _union(sections: Iterable[Extents]) -> Extents:
@@ -228,7 +236,10 @@ def _known(
     whole = _union(sections.values())
     follows = with_derived(here)
     kept = {axis: follows[axis] for axis in "dkv" if follows[axis]}
-    first = {axis: set(here.get(axis) or kept.get(axis) or before.get(axis, ())) for axis in (*LETTERS, "s", "t", *whole)}
+    first = {
+        axis: set(here.get(axis) or kept.get(axis) or before.get(axis) or ())
+        for axis in (*LETTERS, "s", "t", *whole)
+    }
     every = {axis: {*first[axis], *whole.get(axis, ())} for axis in first}
     for tolds, unsure in ((near, 3), (far, 99)):
         for axis, counted in _votes(tolds, with_derived(first), letters).items():
@@ -238,7 +249,12 @@ def _known(
             least = unsure if first.get(length) else 2
             sure = {value for value, count in counted.items() if count >= least}
             first.setdefault(length, set()).update(sure)
-            every.setdefault(length, set()).update(value for value, count in counted.items() if count > 1)
+            first[length] |= {
+                value for value, count in counted.items() if count > 1 and tolds is near
+            }
+            every.setdefault(length, set()).update(
+                value for value, count in counted.items() if count > 1
+            )
     found, ever = with_derived(first), with_derived(every)
     rows, columns = (
         {value for each in near if each.kind in kinds and not each.side for form in _forms(each)[:1]
@@ -246,28 +262,42 @@ def _known(
         for kinds, name in (("q", "i"), (("k", "v"), "j"))
     )  # fmt: skip
     side = told.side
-    if rows and columns and not rows & columns and not (found["s"] or found["t"]):
-        side = side or "ts"
-        for each in (found, ever):
-            for of, sizes in (("t", rows), ("s", columns)):
-                each[of] = sizes.union(*(each.get(f"={size}", ()) for size in sizes))
-    return Known(found, ever, letters, side)
+    if rows and columns and not rows & columns:
+        numbers = not (found["s"] or found["t"])
+        for sizes, of in ((rows, "t"), (columns, "s")):
+            values = {
+                size
+                for size in sizes.union(*(ever.get(f"={size}", ()) for size in sizes))
+                if numbers or not size.isdigit()
+            }
+            found[of], ever[of] = found[of] | values, ever[of] | values
+            side = side or ("ts" if values else "")
+    around = frozenset(size for each in near for size in each.axes)
+    return Known(found, ever if len(told.axes) == 2 else found, letters, side, around)
 
 
-def _votes(tolds: Iterable[Told], known: Extents, letters: Mapping[str, Sequence[str]]) -> dict[str, Counter[str]]:
+def _votes(
+    tolds: Iterable[Told], known: Extents, letters: Mapping[str, Sequence[str]]
+) -> dict[str, Counter[str]]:
     """What other shapes say of each axis; those of inputs, queries, keys and values count twice."""
     found: dict[str, Counter[str]] = {}
     for told in tolds:
         if not all(size.isdigit() for size in told.axes):
             continue
         choices = _sided(told.side, known)
-        fitting = [form for form in _forms(told) if any(not _misses(form, told.axes, each, letters) for each in choices)]
+        fitting = [
+            form
+            for form in _forms(told)
+            if any(not _misses(form, told.axes, each, letters) for each in choices)
+        ]
         for place, size in enumerate(told.axes):
             axes = {form[place] for form in fitting}
             if len(axes) == 1:
                 axis = next(iter(axes))
                 own = axis if told.kind in ("q", "k", "v") else "n"
-                axis = {"i": told.side[:1] or own, "j": told.side[-1:] or own, "D": "d"}.get(axis, axis)
+                axis = {"i": told.side[:1] or own, "j": told.side[-1:] or own, "D": "d"}.get(
+                    axis, axis
+                )
                 weight = 2 if told.kind in ("q", "k", "v", "qkv", "x", "ids") or told.square else 1
                 found.setdefault(axis, Counter())[size] += weight
     return found
@@ -289,7 +319,9 @@ def _sided(side: str, known: Extents) -> list[Extents]:
     return [{**known, "i": i, "j": j} for i, j in pairs]
 
 
-def _misses(form: str, axes: Shape, known: Extents, letters: Mapping[str, Sequence[str]]) -> list[int]:
+def _misses(
+    form: str, axes: Shape, known: Extents, letters: Mapping[str, Sequence[str]]
+) -> list[int]:
     """The places at which ``axes`` are not what ``form`` says."""
     found = [
         place
@@ -298,12 +330,14 @@ def _misses(form: str, axes: Shape, known: Extents, letters: Mapping[str, Sequen
     ]
     if not found and form.count("i") and form.count("j") and known["i"] == known["j"]:
         i, j = form.index("i"), form.index("j")
-        return [] if axes[i] == axes[j] or "1" in (axes[i], axes[j]) or not axes[i].isdigit() else [j]
+        return (
+            [] if axes[i] == axes[j] or "1" in (axes[i], axes[j]) or not axes[i].isdigit() else [j]
+        )
     return found
 
 
 def _admits(axis: str, size: str, known: Extents, letters: Mapping[str, Sequence[str]]) -> bool:
-    if axis == "1" or (size == "1" and axis in "Bhgij"):
+    if axis == "1" or (size == "1" and axis in "ij"):
         return size == "1"
     values = {value for value in known.get(axis, ()) if value.isdigit() == size.isdigit()}
     if values or size.isdigit():
@@ -316,6 +350,8 @@ _ALIKE: Mapping[str, tuple[str, ...]] = {
     "i": ("n",), "j": ("n",), "P": ("P", "n"),
 }  # fmt: skip
 """Whose letters an axis goes by, the first of them that the note has."""
+_RESULTS = frozenset(("scores", "mixed", "merged", "head", "out", "transposed", "hidden", "logits"))
+"""What follows from the others."""
 _OTHERS_ROWS = {"q": "j", "k": "i", "v": "i"}
 """Of which lengths a tensor does not speak."""
 AXES = "BhgijkvdDGfVPH3"
@@ -328,17 +364,25 @@ def _right(told: Told, known: Known) -> Shape:
         return ()
     forms = _forms(told)
     admitted = _sided(known.side, known.ever)
-    fitting = [(form, each) for form in forms for each in admitted if not _misses(form, told.axes, each, known.letters)]
+    fitting = [
+        (form, each)
+        for form in forms
+        for each in admitted
+        if not _misses(form, told.axes, each, known.letters)
+    ]
     if fitting:
         return told.axes if any(each.get(axis) for form, each in fitting for axis in form) else ()
-    choices = _sided(known.side, known.here)
+    choices = _sided(known.side, _settled(known.here))
     best: tuple[tuple[bool, int, int], Shape] | None = None
     for order, form in enumerate(forms):
         for choice in choices:
             right = _filled(form, told.axes, choice, known.letters)
             if not right or right == told.axes:
                 continue
-            sure = sum(bool(choice.get(axis)) and a == b for axis, a, b in zip(form, right, told.axes, strict=True))
+            sure = sum(
+                bool(choice.get(axis)) and a == b
+                for axis, a, b in zip(form, right, told.axes, strict=True)
+            )
             rank = (sorted(right) == sorted(told.axes), sure, -order)
             if best is None or rank > best[0]:
                 best = (rank, right)
@@ -347,8 +391,18 @@ def _right(told: Told, known: Known) -> Shape:
     (permuted, same, _), right = best
     least = (len(right) + 1) // 2 if told.certain else len(right) - 1
     least = least if numbers else 0
-    familiar = told.certain and all(any(size in values for values in known.here.values()) for size in told.axes)
+    sizes = {*known.around, *(size for values in known.here.values() for size in values)}
+    familiar = told.certain and told.kind in _RESULTS and sizes.issuperset(told.axes)
     return right if permuted or same >= least or familiar else ()
+
+
+def _settled(known: Extents) -> Extents:
+    """``known``, a head as wide as the model's width and its heads make it, where both are told once."""
+    if len(known["d"]) != 1 or len(known["h"]) != 1:
+        return known
+    d, h = (next(iter(known[axis])) for axis in "dh")
+    width = {str(int(d) // int(h))} if d.isdigit() and h.isdigit() and int(h) else set()
+    return {**known, **{axis: width for axis in "kv" if width <= known[axis] and width}}
 
 
 def _filled(form: str, axes: Shape, known: Extents, letters: Mapping[str, Sequence[str]]) -> Shape:
@@ -365,6 +419,11 @@ def _filled(form: str, axes: Shape, known: Extents, letters: Mapping[str, Sequen
             found.append(values[0])
         else:
             return ()
-    if "i" in form and "j" in form and known["i"] == known["j"] and found[form.index("i")] != found[form.index("j")]:
+    if (
+        "i" in form
+        and "j" in form
+        and known["i"] == known["j"]
+        and found[form.index("i")] != found[form.index("j")]
+    ):
         found[form.index("j")] = found[form.index("i")]
     return tuple(found)
