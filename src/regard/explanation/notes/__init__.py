@@ -18,9 +18,10 @@ from regard.explanation.notes.columns import check_items
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.instances import check_instances, known
-from regard.explanation.notes.layouts import check_shape_instances, check_told_shapes
+from regard.explanation.notes.layouts import check_shape_instances
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.naming import check_tensors
 from regard.explanation.notes.outputs import check_output
 from regard.explanation.notes.parsing import parsed
 from regard.explanation.notes.proportions import check_proportions
@@ -117,7 +118,8 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             verdicts += _at_their_lines(said, place + 1, lines[place:end])
             place = end
     wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
-    return verdicts + [verdict for verdict in check_items(lines) if verdict.line not in wrong]
+    last = [*check_items(lines), *check_tensors(lines, names)]
+    return verdicts + [verdict for verdict in last if verdict.line not in wrong]
 
 
 def _end_of_fence(lines: list[str], place: int, mark: str) -> int:
@@ -161,7 +163,6 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     if re.match(r"\s*#+ ", text) or re.fullmatch(r"\W*\*\*[^*]+\*\*\W*", text):
         names.heading = text
         names.headings.append(text)
-        names.shapes = {name: shape for name, shape in names.shapes.items() if " told" not in name}
     text = re.sub(r"(?<!\\)\\[\[\]()]", "$", text)
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
@@ -202,7 +203,6 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             for check in (
                 check_sizes,
                 check_lists,
-                check_told_shapes,
                 check_shape_instances,
                 check_proportions,
                 check_series,
