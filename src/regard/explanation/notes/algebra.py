@@ -62,6 +62,14 @@ class Names:
     """The lists of numbers that were read, the last one first."""
     words: set[str] = field(default_factory=set)
     """Words that are the names of vectors here."""
+    tokens: list[str] = field(default_factory=list)
+    """The words of the sentence that the note works with, in their order."""
+    speaking: str = ""
+    """The words that last said which step of the calculation is told."""
+    doubts: list[Any] = field(default_factory=list)
+    """The lists that nearly are what comes next."""
+    agreed: dict[str, int] = field(default_factory=dict)
+    """What the lists that were right have come from, and how many did."""
     driven: tuple[Any, ...] = ()
     """What is supposed to be changed, by which factor, and for how many sentences."""
     counts: list[Any] = field(default_factory=list)

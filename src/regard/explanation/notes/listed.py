@@ -18,12 +18,12 @@ from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.derived import matrices
-from regard.explanation.notes.derived import tables as derived
 from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.notes.sums import check_sums, check_weighted, lists_in, remember
+from regard.explanation.notes.worked import Claim, check_claims, kinds_of, meet, row_of
 from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
@@ -41,7 +41,8 @@ _IS_INPUT = re.compile(
 )
 """What a softmax is taken of, at #."""
 _BESIDE = re.compile(
-    r"\b(?:instead of|without|rather than|not only)\b|没有|不缩放|不除以|不加掩码|如果不\w{1,4}"
+    r"\b(?:instead of|without|rather than|not only)\b|没有|不缩放|不除以|不加掩码|如果不\w{1,4}",
+    re.I,
 )
 """What denies another thing than the numbers."""
 _MOST = 120
@@ -49,22 +50,36 @@ _MOST = 120
 
 def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each list in ``sentence`` that follows from the lists before it."""
+    meet(sentence, names)
     text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", " ")
     silent = DENIED.search(text) or NOT.search(_BESIDE.sub("", text))
     found = [] if silent else check_sums(line, text, names) + _places(line, text, names)
+    rows: list[Claim] = []
     for start, claimed, units, said in lists_in(text):
+        if _MATRIX_ROW.search(text[:start]) and claimed.size > 1:
+            rows = [] if text[:start].endswith("[") else rows
+            words = text[: text.rfind("[[", 0, start + 1)][-60:]
+            if _EXPRESSION.search(words):
+                continue
+            words = words if kinds_of(words) else f"{names.speaking} {words}"
+            rows.append(Claim(line, said, claimed, units, words, len(rows)))
+            continue
         denied = silent or NOT.search(_BESIDE.sub("", text[max(0, start - 40) : start]))
         if not denied and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
             verdict = (
                 _follows(line, said, claimed, units, text[:start], names)
                 or _rectified(line, said, claimed, text[:start], names)
                 or _judge(line, said, claimed, units, text, start, names)
-                or _of_note(line, said, claimed, units, text[:start], names)
+                or _columns(line, said, claimed, units, text[:start], names)
             )
             if verdict:
                 found.append(verdict)
+            elif not _EXPRESSION.search(text[:start]):
+                claim = _claim(line, said, claimed, units, text, start, names)
+                found += check_claims([claim], names)
         names.lists = [claimed, *names.lists][:8]
     if not silent:
+        found += check_claims(rows, names)
         found += check_weighted(line, text, names)
     remember(text, names)
     for node in (parsed(piece) for piece in pieces(text)):
@@ -79,6 +94,10 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     return found
 
 
+_MATRIX_ROW = re.compile(r"\[(?:\[[^\[\]]*\],? ?)*$")
+"""What stands before a row of a matrix."""
+_EXPRESSION = re.compile(r"(?:(?<![\w.])[\d.]+|[)\]*/+]|\^\w+)\s*=\s*[\[(]*$")
+"""What is worked out as an equation."""
 _SCORED = re.compile(r"scores?|logits|分数|得分", re.I)
 _OTHERWISE = re.compile(
     r"divid|scal|temper|\bmask|causal|output|除以|缩放|温度|掩|因果|输出|exp|sqrt", re.I
@@ -136,42 +155,39 @@ def _rectified(line: int, said: str, claimed: Floats, before: str, names: Names)
     return Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, np.ones(right.shape))})
 
 
-def _of_note(
+def _columns(
     line: int, said: str, claimed: Floats, units: Floats, before: str, names: Names
 ) -> Verdict | None:
-    """A vector that attention over the note's arrays makes: all of it, or all but one number."""
-    if _COLUMNS.search(before[-30:]):
-        for matrix in matrices(names).values():
-            same = (
-                np.abs(matrix.sum(0) - claimed) <= 0.6 * units
-                if matrix.shape[1:] == claimed.shape
-                else np.zeros(1)
-            )
-            if same.all():
-                return Verdict(line, said, "right", "note.right")
-            if same.sum() == claimed.size - 1 > 1:
-                return Verdict(
-                    line, said, "wrong", "note.wrong", {"right": shown(matrix.sum(0), units)}
-                )
-    if float(units.max()) > 0.01:
+    """The sums of a matrix's columns."""
+    if not _COLUMNS.search(before[-30:]):
         return None
-    tables = [table for table in derived(names) if table.shape[1:] == claimed.shape]
-    slack = 1.01 * units + 1e-9
-    for table in tables:
-        if bool((np.abs(table - claimed) <= slack).all(1).any()):
-            names.seen.add(table.tobytes())
+    for matrix in matrices(names).values():
+        if matrix.shape[1:] != claimed.shape:
+            continue
+        same = np.abs(matrix.sum(0) - claimed) <= 0.6 * units
+        if same.all():
             return Verdict(line, said, "right", "note.right")
-    for table in tables:
-        same = (np.abs(table - claimed) <= slack).sum(1)
-        row = int(same.argmax())
-        sure = same[row] >= 2 or _OUTPUT.search(before[-40:])
-        if table.tobytes() in names.seen and same[row] == claimed.size - 1 and sure:
-            return Verdict(line, said, "wrong", "note.wrong", {"right": shown(table[row], units)})
+        if same.sum() == claimed.size - 1 > 1:
+            right = {"right": shown(matrix.sum(0), units)}
+            return Verdict(line, said, "wrong", "note.wrong", right)
     return None
 
 
+def _claim(
+    line: int, said: str, claimed: Floats, units: Floats, text: str, start: int, names: Names
+) -> Claim:
+    """A list with the words around it, those of the sentence before it where it has none."""
+    before = re.split(r"[\])]", text[:start].rstrip("[( "))[-1][-90:]
+    after = re.split(r"[\d\[(.,，;。；]|\band\b", text[start + len(said) :])[0][:24]
+    words = f"{before} {after}"
+    if kinds_of(words):
+        names.speaking = words
+    else:
+        words = f"{names.speaking} {words}"
+    return Claim(line, said, claimed, units, words, row_of(before, names))
+
+
 _COLUMNS = re.compile(r"columns?\b[^.]{0,12} (?:sum|add)|列[^。，,]{0,6}和", re.I)
-_OUTPUT = re.compile(r"outputs?\b|result|new vector|输出|结果", re.I)
 _ORDINALS = ("first", "second", "third", "fourth", "fifth"), ("一", "二", "三", "四", "五")
 _NTH = re.compile(
     r"(?:(?:the )?(?P<e>first|second|third|fourth|fifth) (?:token|word|key|position|one|value)|(?:token|word|key|position|词|位置)\s*(?P<n>[1-5])|第\s*(?P<z>[一二三四五1-5])\s*个?(?:词元?|键|位置|token|单词))"
