@@ -122,7 +122,7 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         worked = _worked(head, [(line, cells_of(text)) for line, text in bare], names)
         found += worked
         lines = {verdict.line for verdict in worked}
-        found += check_block([(line, text) for line, text in bare if line not in lines], names)
+        found += [verdict for verdict in check_block(bare, names) if verdict.line not in lines]
     sure = {verdict.line for verdict in found if verdict.status == "right"}
     found += totals([(line, cells_of(text)) for line, text in rows[1:]], sure)
     for _, text in rows:
