@@ -14,7 +14,6 @@ import numpy as np
 
 from regard.core import formula
 from regard.explanation.notes.algebra import Names
-from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 MOST = 400
@@ -115,9 +114,6 @@ def steps(names: Names) -> Iterator[Step]:
                 yield Step("output", dots @ v, f"{source} raw")
             for scores in (dots, dots / q.shape[1] ** 0.5):
                 yield from mixed(scores, v, source if scores is not dots else f"{source} plain")
-    if "positions" in names.said:
-        for width in (2, 4, 6, 8, 16):
-            yield Step("position", sinusoids(64, width), f"PE {width}")
     values = known.get("V")
     for name, matrix in known.items():
         if name in _SCORES and len(matrix) <= 12:

@@ -10,6 +10,7 @@ import numpy as np
 from regard.core import formula
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.derived import MOST, Step
+from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 RECENT = 5
@@ -26,7 +27,7 @@ _MAPS: Mapping[str, Callable[[Floats], Floats]] = {
     "exp": np.exp,
     "shifted": lambda row: row - row.max(),
     "exp of shifted": lambda row: np.exp(row - row.max()),
-    "weight": lambda row: row / row.sum(),
+    "weight": lambda row: row / row.sum() if (row % 1).any() else row * np.nan,
     "centred": lambda row: row - row.mean(),
     "squared": np.square,
     "squared centred": lambda row: (row - row.mean()) ** 2,
@@ -52,7 +53,17 @@ def scales(names: Names) -> tuple[float, ...]:
         for name in ("d_k", "dk", "d", "tau", "T")
         if (value := names.values.get(name)) is not None and value.ndim == 0 and 0 < value < 1e4
     ]
-    return tuple(dict.fromkeys([*_SCALES, *(by for one in told for by in (one**0.5, one))]))
+    return tuple(
+        dict.fromkeys([*_SCALES, *names.divisors, *(by for one in told for by in (one**0.5, one))])
+    )
+
+
+def weighted(scores: Floats, names: Names) -> list[Step]:
+    """The weights of scores that stand right before them."""
+    return [
+        Step("weight", _softmax(scores / by)[None, :], f"before / {by:.4g}", rows=False)
+        for by in scales(names)
+    ]
 
 
 def followed(names: Names, size: int) -> Iterator[Step]:
@@ -61,10 +72,29 @@ def followed(names: Names, size: int) -> Iterator[Step]:
     with np.errstate(all="ignore"):
         for place, row in enumerate(recent):
             yield from _of_one(row, f"list {place}", size, names)
+        for vector in names.awaited:
+            if vector.shape == (size,):
+                yield Step("awaited", vector[None, :], "awaited", rows=False)
+        for name, matrix in names.values.items():
+            if matrix.ndim == 2 and matrix.shape[1] == size and matrix.size <= MOST:
+                yield Step("columns", matrix.sum(0)[None, :], f"columns {name}", rows=False)
+        if "positions" in names.said:
+            yield from _positions(names, size, recent)
         for (i, one), (j, other) in combinations(enumerate(recent), 2):
             if one.size == other.size == size:
                 for kind, function in _PAIRS.items():
                     yield Step(kind, function(other, one)[None, :], f"lists {i} {j}", rows=False)
+
+
+def _positions(names: Names, size: int, recent: list[Floats]) -> Iterator[Step]:
+    """The first numbers of positions' encodings, and what they are added to."""
+    told = [int(value) for name in ("d", "d_model") for value in names.told.get(name, ())]
+    for width in dict.fromkeys([size, *(each for each in told if size < each <= 64)]):
+        if width % 2 == 0:
+            table = sinusoids(64, width)[:, :size]
+            yield Step("position", table, f"PE {width}")
+            for place, row in enumerate(row for row in recent if row.size == size):
+                yield Step("added", row + table, f"list {place} PE {width}")
 
 
 def _of_one(row: Floats, source: str, size: int, names: Names) -> Iterator[Step]:
@@ -79,6 +109,9 @@ def _of_one(row: Floats, source: str, size: int, names: Names) -> Iterator[Step]
                 yield step("scaled", row / by, f"{source} / {by:.4g}")
             yield step("exp", np.exp(row / by), f"{source} / {by:.4g}")
             yield step("weight", _softmax(row / by), f"{source} / {by:.4g}")
+            for kept in range(1, size):  # those behind it are hidden
+                seen = [*_softmax(row[:kept] / by), *[0.0] * (size - kept)]
+                yield Step("weight", np.array([seen]), f"{source} / {by:.4g}", True, False)
     elif row.size > size > 1:  # those behind it are hidden
         for by in scales(names):
             yield step("weight", _softmax(row[:size] / by), f"{source} / {by:.4g}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,8 @@ from regard.explanation.notes.laws import (
 from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
-from regard.explanation.notes.worked import Claim, check_claims, name_token, row_of
+from regard.explanation.notes.tabled import check_worked
+from regard.explanation.notes.worked import name_token
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
@@ -119,7 +119,7 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
     by_first = _by_first(head, bare, names)
     found += by_first
     if not by_first:
-        worked = _worked(head, [(line, cells_of(text)) for line, text in bare], names)
+        worked = check_worked(head, [(line, cells_of(text)) for line, text in bare], names)
         found += worked
         lines = {verdict.line for verdict in worked}
         found += [verdict for verdict in check_block(bare, names) if verdict.line not in lines]
@@ -138,53 +138,6 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         body = [(i, cells_of(text)) for i, text in rows[1:] if re.search(r"[^\s|:\-]", text)]
         found += check_columns(head, body)
     return sorted(found, key=lambda verdict: verdict.line)
-
-
-def _worked(head: list[str], rows: list[tuple[int, list[str]]], names: Names) -> list[Verdict]:
-    """Rows of numbers, columns of vectors and columns of numbers, as what comes next."""
-    told = [[literal(parsed(plain(cell)) or ("name", "")) for cell in cells] for _, cells in rows]
-    labels = [row_of(texts[0], names) for _, texts in rows]
-    places = {
-        line: place if label is None else label
-        for place, ((line, _), label) in enumerate(zip(rows, labels, strict=True))
-    }
-    named = any(not cells or cells[0] is None or cells[0][1].max() >= 1 for cells in told)
-    by_row = [
-        _claim(
-            [(line, each) for each in cells[bool(named) :]],
-            names.speaking,
-            places[line] if named else None,
-        )
-        for (line, _), cells in zip(rows, told, strict=True)
-    ]
-    vectors, columns = [], []
-    for column, title in enumerate(head[1:], 1):
-        whole = zip(rows, (each[column : column + 1] for each in told), strict=True)
-        cells = [(line, texts, each[0]) for (line, texts), each in whole if each]
-        columns.append(_claim([(line, each) for line, _, each in cells], title, None))
-        vectors.append([
-            Claim(line, texts[column], *each, f"{title} =", places[line])
-            for line, texts, each in cells
-            if each is not None and each[0].ndim == 1 and each[0].size > 1
-        ])  # fmt: skip
-    found = check_claims([claim for claim in by_row if claim is not None], names)
-    for group in vectors:
-        found += check_claims(group, names)
-    for claim in columns if not found else ():
-        if claim is not None:
-            found += check_claims([claim], names)
-            names.lists = [claim.numbers, *names.lists][:8]
-    return found
-
-
-def _claim(cells: list[tuple[int, Any]], words: str, row: int | None) -> Claim | None:
-    """Cells that hold one number each, as a list."""
-    if len(cells) < 2 or any(each is None or each[0].ndim for _, each in cells):
-        return None
-    numbers, units = (np.array([float(each[i]) for _, each in cells]) for i in (0, 1))
-    units[units >= 1] = units.min()
-    lines = tuple(line for line, _ in cells)
-    return Claim(lines[0], ", ".join(f"{x:g}" for x in numbers), numbers, units, words, row, lines)
 
 
 _PARTS = {

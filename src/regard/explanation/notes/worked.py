@@ -19,7 +19,7 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.derived import Step, steps
 from regard.explanation.notes.equations import shown
-from regard.explanation.notes.followed import followed
+from regard.explanation.notes.followed import followed, weighted
 from regard.explanation.sheet import Floats
 
 SURE = 4.0
@@ -39,6 +39,7 @@ KINDS: Mapping[str, str] = {
     "normalised": "norm layernorm normalised normalized 归一化 标准化",
     "relu": "relu rectified",
     "unit": "unit clipped clip 单位 裁剪",
+    "columns": "column 列",
     "added": "add added adding residual plus sum 残差 相加 加上",
     "gradient": "gradient derivative 梯度 导数",
 }
@@ -62,8 +63,8 @@ _ORDINALS = {
     for place, word in enumerate(words.split())
 }
 _NTH = re.compile(
-    r"\b(first|second|third|fourth|fifth|sixth) (?:row|token|word|position|query|output|one)"
-    r"|第\s*([一二三四五六1-6])\s*(?:行|个)|\b(?:row|token|word|position)s? ([1-6])\b|\b[xqkvzosa]_?\{?([1-6])\}?(?![\d.])"
+    r"\b(first|second|third|fourth|fifth|sixth) (?:row|token|word|position|query|output|one|is|gives)\b"
+    r"|第\s*([一二三四五六1-6])\s*(?:行|个)|(?:\b(?:row|token|word|position)s? |词\s*)([1-6])(?!\d)|\b[xqkvzosa]_?\{?([1-6])\}?(?![\d.])"
 )
 
 
@@ -78,6 +79,12 @@ class Claim:
     words: str
     row: int | None = None
     """The note's word that it belongs to."""
+    position: int | None = None
+    """Its position, counted from 0."""
+    before: Floats | None = None
+    """The list that it is said to come of."""
+    name: str = ""
+    """What it is called."""
     lines: tuple[int, ...] = ()
     """Where each number stands, if not in one line."""
 
@@ -131,6 +138,12 @@ def row_of(text: str, names: Names) -> int | None:
     return max(found)[1] if found else None
 
 
+def position_of(text: str) -> int | None:
+    """The position that ``text`` names last, or is."""
+    found = re.findall(r"(?:\bpos(?:ition)?|位置)\s*=?\s*(\d{1,2})(?!\d)|^\W*(\d{1,2})\W*$", text)
+    return int("".join(found[-1])) if found else None
+
+
 def check_claims(claims: Sequence[Claim], names: Names) -> list[Verdict]:
     """A verdict for each of the lists that is one of what comes next, or nearly is one.
 
@@ -142,6 +155,8 @@ def check_claims(claims: Sequence[Claim], names: Names) -> list[Verdict]:
     for claim in claims:
         size = claim.numbers.size
         near = [*(s for s in known if s.table.shape[1] == size), *followed(names, size)]
+        if claim.before is not None:
+            near += weighted(claim.before, names)
         right = {step.source: step for step in near if _agreeing(claim, step)}
         for source in right:
             worth = _digits(claim).sum() > 2 or claim.row is not None
@@ -149,7 +164,7 @@ def check_claims(claims: Sequence[Claim], names: Names) -> list[Verdict]:
         if right or _told(claim, names):
             found.append(Verdict(claim.line, claim.said, "right", "note.right"))
         else:
-            left += _doubts(claim, near)
+            left += _doubts(claim, near) + _after_scores(claim, near)
     names.doubts += left
     return found + settled(names, {doubt.claim for doubt in left})
 
@@ -184,12 +199,8 @@ def _agreeing(claim: Claim, step: Step) -> bool:
 def _told(claim: Claim, names: Names) -> bool:
     """Whether a claim says again what is known, or a part of it."""
     size = claim.numbers.size
-    rows = [
-        row
-        for array in names.values.values()
-        if 1 <= array.ndim <= 2
-        for row in np.atleast_2d(array)
-    ]
+    told = [array for name, array in names.values.items() if name != claim.name]
+    rows = [row for array in told if 1 <= array.ndim <= 2 for row in np.atleast_2d(array)]
     parts = [row[i : i + size] for row in rows[-60:] for i in range(row.size - size + 1)]
     return any(bool((np.abs(part - claim.numbers) <= _slack(claim.units)).all()) for part in parts)
 
@@ -224,6 +235,23 @@ def _slip(said: float, right: float, unit: float) -> float:
     return 0.5 if abs(said - right) < 0.35 * max(abs(right), 0.5) else -1.5
 
 
+def _after_scores(claim: Claim, near: Iterable[Step]) -> list[Doubt]:
+    """Weights that are told right after their scores, and are none of them."""
+    numbers, kinds = claim.numbers, kinds_of(claim.words)
+    if claim.before is None or "weight" not in kinds or kinds & {"output", "exp", "relu"}:
+        return []
+    if holds(f"{MASKED} {HYPOTHETICAL}", claim.words) or claim.units.max() > 0.01:
+        return []
+    if abs(numbers.sum() - 1) > 0.03 or (numbers <= 0).any():
+        return []
+    return [
+        Doubt(claim, step.table[0], int(np.abs(step.table[0] - numbers).argmax()), step.source, True,
+              SURE if "score" in kinds and step.source == "before / 1" else SURE - 0.7)
+        for step in near
+        if step.source.startswith("before") and (np.abs(step.table[0] - numbers) > 0.02).any()
+    ]  # fmt: skip
+
+
 def _doubts(claim: Claim, near: Iterable[Step]) -> list[Doubt]:
     """The rows that ``claim`` nearly is, and the evidence that it is a slip for each."""
     digits, slack = _digits(claim), _slack(claim.units)
@@ -241,10 +269,12 @@ def _doubts(claim: Claim, near: Iterable[Step]) -> list[Doubt]:
             if masked and not claim.numbers[spot]:
                 continue
             evidence = float(digits[~bad].sum()) + _slip(claim.numbers[spot], row[spot], unit)
-            of_kind, of_row = step.kind in kinds, step.rows and claim.row == place
+            of_kind = step.kind in kinds
+            told = claim.position if "PE" in step.source else claim.row
+            of_row = step.rows and told == place
             evidence += 1.0 * of_kind - 1.0 * bool(kinds and not of_kind)
             evidence -= 0.5 * (masked != step.masked) + 1.5 * supposed
-            if step.rows and claim.row is not None:
+            if step.rows and told is not None:
                 evidence += 1.0 if of_row else -1.0
             found.append(Doubt(claim, row, spot, step.source, of_kind and of_row, evidence))
     doubt = float(np.log10(max(len({each.right.tobytes() for each in found}), 1)))
