@@ -14,6 +14,7 @@ import numpy as np
 
 from regard.core import formula
 from regard.explanation.notes.algebra import Names
+from regard.explanation.positions import sinusoids
 from regard.explanation.sheet import Floats
 
 MOST = 400
@@ -76,7 +77,7 @@ def triples(names: Names) -> Iterator[tuple[str, Floats, Floats, Floats | None]]
         if q is not None and k is not None and q.shape[1] == k.shape[1]:
             yield f"QK{head}", q, k, v if v is not None and len(v) == len(k) else None
     for name, matrix in known.items():
-        if name[0] not in "QKVW":
+        if name[0] not in "QKVW_":
             yield name, matrix, matrix, matrix
             if name == "X" and matrix.shape[1] in (4, 6, 8):
                 for half, part in enumerate(np.split(matrix, 2, axis=1)):
@@ -90,6 +91,9 @@ def candidates(names: Names) -> Iterator[Floats]:
     for matrix in matrices(names).values():
         yield from matrix
         yield from np.asarray(formula.normalise(matrix)[0])
+    if "positions" in names.said:
+        for width in (2, 4, 6, 8, 16):
+            yield from sinusoids(64, width)
 
 
 def tables(names: Names) -> Iterator[Floats]:

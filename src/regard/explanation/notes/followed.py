@@ -15,8 +15,6 @@ from regard.explanation.sheet import Floats
 
 RECENT = 5
 """Lists that a reader still has in mind."""
-_SCALES = (1.0, 2.0, 2.0**0.5, 3.0**0.5, 8.0**0.5)
-"""What scores are divided by in small examples, beside what the note tells."""
 
 
 def _softmax(row: Floats) -> Floats:
@@ -53,9 +51,9 @@ def scales(names: Names) -> tuple[float, ...]:
         for name in ("d_k", "dk", "d", "tau", "T")
         if (value := names.values.get(name)) is not None and value.ndim == 0 and 0 < value < 1e4
     ]
-    return tuple(
-        dict.fromkeys([*_SCALES, *names.divisors, *(by for one in told for by in (one**0.5, one))])
-    )
+    widths = {array.shape[-1] for array in names.values.values() if array.ndim in (1, 2)}
+    roots = [width**0.5 for width in (*told, *(sorted(widths)[:6] if widths else (2, 3, 4, 8)))]
+    return tuple(dict.fromkeys([1.0, *names.divisors, *told, *roots]))
 
 
 def weighted(scores: Floats, names: Names) -> list[Step]:

@@ -11,7 +11,14 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import literal, parsed
-from regard.explanation.notes.worked import Claim, check_claims, holds, position_of, row_of
+from regard.explanation.notes.worked import (
+    Claim,
+    check_claims,
+    holds,
+    kinds_of,
+    position_of,
+    row_of,
+)
 from regard.explanation.sheet import Floats
 
 _TEMPERATURE = "t tau temperature 温度"
@@ -55,9 +62,12 @@ def check_worked(head: list[str], rows: list[tuple[int, list[str]]], names: Name
     for column, title in enumerate(head[1:], 1) if not found else ():
         cells = [(row.line, row.told[column]) for row in read if column < len(row.told)]
         claim = _listed(cells, title)
-        if claim is not None:
+        if claim is not None and kinds_of(title):
             found += check_claims([claim], names)
             names.lists = [claim.numbers, *names.lists][:8]
+    whole = [each.numbers for each in _some(row.claim(1, "") for row in read)]
+    if len(whole) == len(read) > 1 and len({each.size for each in whole}) == 1:
+        names.values["_table"] = np.stack(whole)
     return found
 
 

@@ -55,6 +55,8 @@ _SYMBOLS = {
     "o": "output",
 }
 """The steps that people give these letters."""
+_DIRECT = ("relu", "centred", "squared", "columns")
+"""Steps that a single word tells."""
 MASKED = "mask masked causal future hidden hide 掩码 因果 遮 未来 看不到"
 HYPOTHETICAL = "if suppose without would instead unlike 如果 假如 若 假设 要是 没有 不"
 _ORDINALS = {
@@ -155,11 +157,21 @@ def check_claims(claims: Sequence[Claim], names: Names) -> list[Verdict]:
     for claim in claims:
         size = claim.numbers.size
         near = [*(s for s in known if s.table.shape[1] == size), *followed(names, size)]
+        near += [
+            Step("scaled", np.round(claim.numbers[None, :] * by) / by, "whole", rows=False)
+            for by in names.divisors
+            if by % 1 and (np.abs(claim.numbers) * by > 0.7).any()
+        ]
         if claim.before is not None:
             near += weighted(claim.before, names)
-        right = {step.source: step for step in near if _agreeing(claim, step)}
+        plenty, kinds = _digits(claim).sum() > 2, kinds_of(claim.words)
+        right = {
+            step.source: step
+            for step in near
+            if (plenty or not kinds or step.kind in kinds) and _agreeing(claim, step)
+        }
         for source in right:
-            worth = _digits(claim).sum() > 2 or claim.row is not None
+            worth = plenty or claim.row is not None
             names.agreed[source] = names.agreed.get(source, 0) + worth
         if right or _told(claim, names):
             found.append(Verdict(claim.line, claim.said, "right", "note.right"))
@@ -226,6 +238,8 @@ def _slip(said: float, right: float, unit: float) -> float:
     length = len(one.replace(".", ""))
     if one == other:  # the sign alone
         return length - 0.3
+    if one.strip("0.").replace(".", "") == other.strip("0.").replace(".", "") != "":
+        return length - 0.7  # a point that has moved
     if len(one) == len(other):
         changed = [i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
         if len(changed) == 1:
@@ -264,7 +278,11 @@ def _doubts(claim: Claim, near: Iterable[Step]) -> list[Doubt]:
             bad = off > slack
             spot = int(bad.argmax())
             unit = claim.units[spot]
-            if bad.sum() != 1 or not np.isfinite(row).all() or (unit < 1 and off[spot] < 5 * unit):
+            if (
+                bad.sum() != 1
+                or not np.isfinite(row).all()
+                or off[spot] < (0.9 if unit > 0.05 else 3 if unit > 0.005 else 5) * unit
+            ):
                 continue
             if masked and not claim.numbers[spot]:
                 continue
@@ -276,7 +294,13 @@ def _doubts(claim: Claim, near: Iterable[Step]) -> list[Doubt]:
             evidence -= 0.5 * (masked != step.masked) + 1.5 * supposed
             if step.rows and told is not None:
                 evidence += 1.0 if of_row else -1.0
-            found.append(Doubt(claim, row, spot, step.source, of_kind and of_row, evidence))
+            of_list = step.kind in _DIRECT and step.source in ("list 0", "columns _table")
+            evidence += 1.5 * (of_list and of_kind)
+            evidence -= 1.5 * (bool(claim.lines) and not step.rows and not of_kind)
+            evidence += step.kind == "weight" and abs(claim.numbers.sum() - 1) > 0.02
+            found.append(
+                Doubt(claim, row, spot, step.source, of_kind and (of_row or of_list), evidence)
+            )
     doubt = float(np.log10(max(len({each.right.tobytes() for each in found}), 1)))
     return [replace(each, evidence=each.evidence - doubt) for each in found]
 
