@@ -32,6 +32,7 @@ from regard.explanation.notes.series import check_series
 from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.spoken import written_out
 from regard.explanation.notes.tables import check_rows, check_table
+from regard.explanation.notes.worked import settled
 
 __all__ = ["FactCheck", "fact_check"]
 
@@ -117,6 +118,10 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             said = _prose(place + 1, text, names)
             verdicts += _at_their_lines(said, place + 1, lines[place:end])
             place = end
+    judged = {(verdict.line, verdict.claim) for verdict in verdicts}
+    verdicts += [
+        verdict for verdict in settled(names) if (verdict.line, verdict.claim) not in judged
+    ]
     wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
     last = [*check_items(lines), *check_tensors(lines, names)]
     return verdicts + [verdict for verdict in last if verdict.line not in wrong]

@@ -20,7 +20,6 @@ from regard.explanation.notes.derived import candidates
 from regard.explanation.notes.equations import differs, shown
 from regard.explanation.notes.laws import (
     by_label,
-    by_matrix,
     by_parts,
     by_times,
     totals,
@@ -29,6 +28,8 @@ from regard.explanation.notes.laws import (
 from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
+from regard.explanation.notes.tabled import check_worked
+from regard.explanation.notes.worked import name_token
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
@@ -115,10 +116,13 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
     laws = by_parts(body) + by_label(body) + by_times(head, body)
     found += laws
     bare = [(line, text) for line, text in bare if not any(v.line == line for v in laws)]
-    known = by_matrix([(line, cells_of(text)) for line, text in bare], names)
-    found += known
-    bare = [(line, text) for line, text in bare if not any(v.line == line for v in known)]
-    found += _by_first(head, bare, names) or check_block(bare, names)
+    by_first = _by_first(head, bare, names)
+    found += by_first
+    if not by_first:
+        worked = check_worked(head, [(line, cells_of(text)) for line, text in bare], names)
+        found += worked
+        lines = {verdict.line for verdict in worked}
+        found += [verdict for verdict in check_block(bare, names) if verdict.line not in lines]
     sure = {verdict.line for verdict in found if verdict.status == "right"}
     found += totals([(line, cells_of(text)) for line, text in rows[1:]], sure)
     for _, text in rows:
@@ -178,9 +182,11 @@ def _remember(head: list[str], rows: list[list[str]], names: Names) -> None:
             continue
         if not vectors and whole and len(numbers) > 1:
             names.words.add(label)
+            name_token(label, names)
             names.tell(label, np.array([float(number[0]) for number in numbers if number]))
         elif len(vectors) == 1:
             names.words.add(label)
+            name_token(label, names)
             names.tell(label, *next(iter(vectors.values())))
 
 
