@@ -17,14 +17,18 @@ Found = tuple[bool, str, dict[str, str]]
 _POINTS = ((0.2, 0.3), (1.1, 0.5), (2.3, 0.2))
 """The values of a random number with their probabilities, by which a law of moments is tried."""
 _MOMENT = re.compile(r"(?:(?<![A-Za-z_])(?:Var|D|V|E)|\\mathbb\{?E\}?)\s*([(\[])")
+_SIDE_ENDS = re.compile(
+    r"[=,，;；。（]|\.\s*$|\.\s|\b(?:for|when|if|where|with|since|as|and|but|holds?|hence|so|because)\b|[一-鿿]"
+)
 _LAW = re.compile(r"(?:\b(?:Var|D)\s*[(\[][^=]*?[XYxy][^=]*?)=")
 _DEPENDENT = re.compile(r"\bCov\b|covarian|correlat|depend(?!ently)|协方差|不独立|相关", re.I)
 
 
 def check_law(text: str, names: Names) -> Iterator[Found]:
     """A law of variances of independent X and Y, such as D(XY) = …, tried at two distributions."""
+    text = re.sub(r"\([^()=]*(?:独立|independ)[^()]*\)", "", text)
     for match in _LAW.finditer(text):
-        sides = [match[0].rstrip("= "), re.split(r"[=,，;；。]", text[match.end() :])[0]]
+        sides = [match[0].rstrip("= "), _SIDE_ENDS.split(text[match.end() :])[0]]
         if NOT.search(text) or (_DEPENDENT.search(text) and "independ" not in text):
             continue
         if {*re.findall("[XY]", sides[0])} != {*re.findall("[XY]", sides[1])}:
@@ -69,7 +73,7 @@ def _moments(text: str, shift: float) -> float:
             text = text[:place] + _outer(text[place:], shift)
             continue
         text = f"{text[: found.start()]}({_moment(inner, 'E' in found[0], shift):.15f}){text[end + 1 :]}"
-    return _longest_value(text, Names({"a": np.array(1.7), "b": np.array(0.6), "c": np.array(2.3)}))
+    return _worth(text, Names({"a": np.array(1.7), "b": np.array(0.6), "c": np.array(2.3)}))
 
 
 def _outer(text: str, shift: float) -> str:
@@ -101,12 +105,10 @@ def _moment(inner: str, mean: bool, shift: float) -> float:
     return float(np.average((np.array(values) - average) ** 2, weights=weights))
 
 
-def _longest_value(text: str, names: Names) -> float:
-    text = text.replace("[", "(").replace("]", ")")
+def _worth(text: str, names: Names) -> float:
+    text = text.replace("[", "(").replace("]", ")").strip(" .$\\")
     text = re.sub(r"(?<=[)\w])(?<!sqrt)\s*\(", " * (", text)
-    for end in range(len(text), 0, -1):
-        try:
-            return float(value(Parser(text[:end].strip(" ,.;")).whole(), names))
-        except (NotUnderstood, RecursionError, TypeError):
-            continue
-    raise NotUnderstood(text)
+    try:
+        return float(value(Parser(text).whole(), names))
+    except (RecursionError, TypeError) as error:
+        raise NotUnderstood(text) from error
