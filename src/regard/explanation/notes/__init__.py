@@ -15,6 +15,7 @@ from regard.explanation.notes.checked import check_attention, check_masks
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import check_block_of_code, check_inline
 from regard.explanation.notes.columns import check_items
+from regard.explanation.notes.doubts import without_doubtful
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.instances import check_instances, known
@@ -124,7 +125,8 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
     ]
     wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
     last = [*check_items(lines), *check_tensors(lines, names)]
-    return verdicts + [verdict for verdict in last if verdict.line not in wrong]
+    verdicts += [verdict for verdict in last if verdict.line not in wrong]
+    return without_doubtful(verdicts, lines)
 
 
 def _end_of_fence(lines: list[str], place: int, mark: str) -> int:
