@@ -123,9 +123,12 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
     verdicts += [
         verdict for verdict in settled(names) if (verdict.line, verdict.claim) not in judged
     ]
+    items = [*check_items(lines)]
+    lawful = {verdict.line for verdict in items}
+    verdicts = [v for v in verdicts if v.status != "wrong" or v.line not in lawful]
+    verdicts += [verdict for verdict in items if verdict.status == "wrong"]
     wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
-    last = [*check_items(lines), *check_tensors(lines, names)]
-    verdicts += [verdict for verdict in last if verdict.line not in wrong]
+    verdicts += [verdict for verdict in check_tensors(lines, names) if verdict.line not in wrong]
     return without_doubtful(verdicts, lines)
 
 
