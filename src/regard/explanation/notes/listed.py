@@ -16,6 +16,7 @@ from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.equations import shown
 from regard.explanation.notes.facts import DENIED, NOT
+from regard.explanation.notes.figures import check_figures
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.notes.sums import check_sums, check_weighted, lists_in, remember
@@ -71,6 +72,7 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     if not silent:
         found += check_claims(rows, names)
         found += check_weighted(line, text, names)
+        found += check_figures(line, text, names)
     remember(text, names)
     for node in (parsed(piece) for piece in pieces(text)):
         if node is None or isinstance(node, Number) or literal(node) is not None:
