@@ -33,7 +33,7 @@ _OTHER = re.compile(
     re.I,
 )
 _IS_INPUT = re.compile(
-    r"(?:[=(]|softmax(?: to| of| over| on)?)\s*#|#\s*(?:的|做|取|求|进行|应用)*\s*softmax", re.I
+    r"(?:\(|softmax(?: to| of| over| on)?)\s*#|#\s*(?:的|做|取|求|进行|应用)*\s*softmax", re.I
 )
 """What a softmax is taken of, at #."""
 _BESIDE = re.compile(
@@ -61,7 +61,9 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
             if _EXPRESSION.search(words):
                 continue
             words = words if kinds_of(words) else f"{names.speaking} {words}"
-            rows.append(Claim(line, said, claimed, units, words, len(rows)))
+            name = _NAMED.search(text[: text.rfind("[[", 0, start + 1)])
+            matrix = name[1] if name else ""
+            rows.append(Claim(line, said, claimed, units, words, len(rows), name=matrix))
             continue
         denied = silent or NOT.search(_BESIDE.sub("", text[max(0, start - 40) : start]))
         if not denied and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
