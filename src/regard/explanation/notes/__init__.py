@@ -15,12 +15,14 @@ from regard.explanation.notes.checked import check_attention, check_masks
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import check_block_of_code, check_inline
 from regard.explanation.notes.columns import check_items
+from regard.explanation.notes.doubts import without_doubtful
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.instances import check_instances, known
-from regard.explanation.notes.layouts import check_shape_instances, check_told_shapes
+from regard.explanation.notes.layouts import check_shape_instances
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.naming import check_tensors
 from regard.explanation.notes.outputs import check_output
 from regard.explanation.notes.parsing import parsed
 from regard.explanation.notes.proportions import check_proportions
@@ -80,7 +82,7 @@ def fact_check(note: str, lang: Language = "en") -> FactCheck:
     [('wrong', '0.26')]
     """
     with np.errstate(all="ignore"):  # a note may speak of any number
-        return FactCheck(tuple(_verdicts(note, lang)))
+        return FactCheck(tuple(_verdicts(note, lang)), note)
 
 
 def _verdicts(note: str, lang: Language) -> list[Verdict]:
@@ -122,7 +124,9 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
         verdict for verdict in settled(names) if (verdict.line, verdict.claim) not in judged
     ]
     wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
-    return verdicts + [verdict for verdict in check_items(lines) if verdict.line not in wrong]
+    last = [*check_items(lines), *check_tensors(lines, names)]
+    verdicts += [verdict for verdict in last if verdict.line not in wrong]
+    return without_doubtful(verdicts, lines)
 
 
 def _end_of_fence(lines: list[str], place: int, mark: str) -> int:
@@ -166,7 +170,6 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     if re.match(r"\s*#+ ", text) or re.fullmatch(r"\W*\*\*[^*]+\*\*\W*", text):
         names.heading = text
         names.headings.append(text)
-        names.shapes = {name: shape for name, shape in names.shapes.items() if " told" not in name}
     text = re.sub(r"(?<!\\)\\[\[\]()]", "$", text)
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
@@ -207,7 +210,6 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             for check in (
                 check_sizes,
                 check_lists,
-                check_told_shapes,
                 check_shape_instances,
                 check_proportions,
                 check_series,

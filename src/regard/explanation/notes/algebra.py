@@ -94,6 +94,8 @@ class Names:
     """The note's programs."""
     measured: Any = None
     """The amount of memory that was told last."""
+    spread: Any = None
+    """The random numbers that are spoken of."""
     formulas: list[Node] = field(default_factory=list)
     """What was said without a value, the latest first."""
     trusted: list[Node] = field(default_factory=list)

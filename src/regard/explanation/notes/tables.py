@@ -29,17 +29,12 @@ from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.notes.tabled import check_worked
+from regard.explanation.notes.variance import check_spreads
 from regard.explanation.notes.worked import name_token
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d*(?![\w.])")
-_BY_WIDTH = (
-    (re.compile(r"std|deviation|σ|标准差", re.I), "sqrt({d})"),
-    (re.compile(r"var|方差", re.I), "{d}"),
-    (re.compile(r"^(?:the )?(?:scale|scaling factor|缩放(?:因子|系数)?)$", re.I), "1/sqrt({d})"),
-)
-"""Columns of a table whose rows are widths."""
 _COLUMNS = (
     (
         "each",
@@ -102,7 +97,8 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         if re.fullmatch(r"[\s|:\-]+", text):
             continue
         cells = cells_of(text)
-        said = _by_head(line, head, cells, names) + _by_heads(line, head, cells)
+        said = check_spreads(line, head, cells) + _by_head(line, head, cells, names)
+        said += _by_heads(line, head, cells)
         said = (
             said
             or check_cost_cells(line, cells)
@@ -201,12 +197,10 @@ def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list
             told[plain(name).strip()] = found[0]
     local.values |= told
     verdicts = []
-    width = next((name for name in told if re.fullmatch(r"d(?:_?k|_?head)?", name)), "")
     for name, cell in zip(head, cells, strict=False):
         if plain(name).strip() in told:
             continue
-        of_width = next((text for pattern, text in _BY_WIDTH if width and pattern.search(name)), "")
-        expression = parsed(of_width.format(d=width) or plain(name)) or parsed(_formula(name))
+        expression = parsed(plain(name)) or parsed(_formula(name))
         node = parsed(plain(cell))
         if expression is None or isinstance(expression, Number) or node is None:
             continue
