@@ -15,6 +15,7 @@ from regard.explanation.notes.checked import check_attention, check_masks
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import check_block_of_code, check_inline
 from regard.explanation.notes.columns import check_items
+from regard.explanation.notes.doubts import without_doubtful
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.instances import check_instances, known
@@ -32,6 +33,7 @@ from regard.explanation.notes.series import check_series
 from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.spoken import written_out
 from regard.explanation.notes.tables import check_rows, check_table
+from regard.explanation.notes.worked import settled
 
 __all__ = ["FactCheck", "fact_check"]
 
@@ -80,7 +82,7 @@ def fact_check(note: str, lang: Language = "en") -> FactCheck:
     [('wrong', '0.26')]
     """
     with np.errstate(all="ignore"):  # a note may speak of any number
-        return FactCheck(tuple(_verdicts(note, lang)))
+        return FactCheck(tuple(_verdicts(note, lang)), note)
 
 
 def _verdicts(note: str, lang: Language) -> list[Verdict]:
@@ -117,9 +119,14 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             said = _prose(place + 1, text, names)
             verdicts += _at_their_lines(said, place + 1, lines[place:end])
             place = end
+    judged = {(verdict.line, verdict.claim) for verdict in verdicts}
+    verdicts += [
+        verdict for verdict in settled(names) if (verdict.line, verdict.claim) not in judged
+    ]
     wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
     last = [*check_items(lines), *check_tensors(lines, names)]
-    return verdicts + [verdict for verdict in last if verdict.line not in wrong]
+    verdicts += [verdict for verdict in last if verdict.line not in wrong]
+    return without_doubtful(verdicts, lines)
 
 
 def _end_of_fence(lines: list[str], place: int, mark: str) -> int:

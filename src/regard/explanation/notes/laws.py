@@ -8,10 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from regard.core import formula
-from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.amounts import amounts
 from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.derived import tables as derived
 from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import literal, parsed
@@ -143,36 +141,6 @@ def by_times(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Verdict
                         )
                     )
     return found if sum(verdict.status == "right" for verdict in found) > 0 else []
-
-
-def by_matrix(rows: list[tuple[int, list[str]]], names: Names) -> list[Verdict]:
-    """Rows of vectors, or of numbers, that are those of a matrix which the note's arrays make."""
-    found: list[Verdict] = []
-    for columns in [*([i] for i in range(1, len(rows[0][1]) if rows else 0)), None]:
-        told = [literal(parsed(plain(_cells(cells, columns))) or ("name", "")) for _, cells in rows]
-        if len(told) < 2 or any(each is None or each[0].ndim != 1 for each in told):
-            continue
-        if len({each[0].shape for each in told if each}) != 1:
-            continue
-        claimed, units = (np.stack([each[i] for each in told if each]) for i in (0, 1))
-        units = np.minimum(units, units.min() if (units < 1).any() else 1.0)
-        best, row_of = 0, None
-        for table in derived(names):
-            if table.shape == claimed.shape:
-                same = np.abs(table - claimed) <= 2.0 * units * (units < 1) + 1e-9
-                if same.sum() > best:
-                    best, row_of, agree = int(same.sum()), table, same
-        if row_of is None or 3 * best < 2 * claimed.size or len(rows) - agree.all(1).sum() > 1:
-            continue
-        for (line, cells), right, same, unit in zip(rows, row_of, agree, units, strict=True):
-            said = _cells(cells, columns)
-            if same.all():
-                found.append(Verdict(line, said, "right", "note.right"))
-            else:
-                found.append(
-                    Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, unit)})
-                )
-    return found
 
 
 def _cells(cells: list[str], columns: list[int] | None) -> str:

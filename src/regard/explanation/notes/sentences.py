@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regard.explanation.notes import growth, judges, variance
+from regard.explanation.notes import growth, judges, moments, variance
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Status, Verdict
 from regard.explanation.notes.facts import DENIED, FACTS
@@ -52,7 +52,12 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
     seen: set[tuple[bool, str]] = set()
     context = f"{plain(before or names.before)} {names.heading}, " if ITS.search(said) else ""
     names.before = said
-    for right, key, values in (*_by_fact(simple, context), *_by_rule(simple, names)):
+    for right, key, values in (
+        *_by_fact(simple, context),
+        *moments.check_law(simple, names),
+        *variance.check_spread(simple, names),
+        *_by_rule(simple, names),
+    ):
         if (right, key) in seen and key != "note.wrong":
             continue
         if key == "note.growth" and any(one.status == "wrong" for one in verdicts):
@@ -94,16 +99,6 @@ def _rule(pattern: str, judge: Judge) -> Rule:
 _NUMBER = r"(?P<number>-?\d+(?:\.\d+)?)"
 
 RULES: tuple[Rule, ...] = (
-    _rule(
-        r"\b(?:Var|D|V)\s*[\[(]\s*X\s*\*?\s*Y\s*[\])]\s*=\s*(?P<right>.+)",
-        variance.product_variance,
-    ),
-    _rule(
-        r"(?P<what>variance|standard deviation|std(?:dev)?|deviation|方差|标准差)"
-        r"(?:(?:(?!standard deviation|(?<!of )variance|标准差|(?<!项)方差)[^.。;；:：]){0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成|变为|只?剩|只有|降到|回到)\s*(?:about |roughly |around |约|大约)?"
-        r"|\s+(?:of\s+)?(?:about |roughly |around )?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d|one\b|unity\b)(?:(?! and )[^,，。;；、])*)",
-        variance.variance,
-    ),
     _rule(
         r"(?:before|prior to|until|up to) (?:the )?softmax[^.。]{0,70}\blinear\b"
         r"|\blinear\b[^.。]{0,40}(?:before|prior to|until|up to) (?:the )?softmax"
