@@ -95,7 +95,11 @@ def reducing(function: Callable[..., Any]) -> Callable[..., Value]:
         axes = range(dims) if axis is None else [axis] if isinstance(axis, int) else axis
         gone = {a % dims for a in axes}
         if function is np.sum and value.whole is not None and gone == {value.whole % dims}:
-            return function(np.full(value.shape, 1 / value.shape[value.whole]), axis=value.whole, keepdims=keepdims)
+            return function(
+                np.full(value.shape, 1 / value.shape[value.whole]),
+                axis=value.whole,
+                keepdims=keepdims,
+            )
         sizes = [1 if i in gone else size for i, size in enumerate(value.shape)]
         return Ghost(tuple(s for i, s in enumerate(sizes) if keepdims or i not in gone))
 
@@ -205,7 +209,9 @@ def _joined_shape(function: Callable[..., Any], shapes: list[tuple[int, ...]], a
         rest = {(*shape[:axis], *shape[axis:][1:]) for shape in shapes}
         if len(rest) == 1:
             long = sum(shape[axis] for shape in shapes)
-            return Ghost(tuple(long if i == axis % len(shapes[0]) else n for i, n in enumerate(shapes[0])))
+            return Ghost(
+                tuple(long if i == axis % len(shapes[0]) else n for i, n in enumerate(shapes[0]))
+            )
     if sum(map(math.prod, shapes)) > MOST:
         raise NotUnderstood("it is too large")
     return Ghost(function([np.empty(shape) for shape in shapes], axis=axis).shape)

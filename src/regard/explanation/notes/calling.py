@@ -55,7 +55,13 @@ class Caller(Evaluator):
             if each.arg and each.arg not in _KINDS
         }
         kind = next((each.value for each in node.keywords if each.arg == "dtype"), None)
-        if isinstance(kind, ast.Attribute | ast.Name) and name in ("ones", "zeros", "full", "tensor", "array"):
+        if isinstance(kind, ast.Attribute | ast.Name) and name in (
+            "ones",
+            "zeros",
+            "full",
+            "tensor",
+            "array",
+        ):
             label = kind.attr if isinstance(kind, ast.Attribute) else kind.id
             if label in ("bool", "bool_") and isinstance(node.func, ast.Attribute):
                 return arrays.of_kind(self._function(name, rest, words), label)
@@ -89,7 +95,9 @@ class Caller(Evaluator):
             return self._apply(Function(held.methods[name], self.env), [held, *rest], words)
         if isinstance(held, Layer):
             if name in ("parameters", "named_parameters"):
-                return list(held.weights.items() if name == "named_parameters" else held.weights.values())
+                return list(
+                    held.weights.items() if name == "named_parameters" else held.weights.values()
+                )
             if name in ("eval", "train", "to"):
                 return held
             raise NotUnderstood(name)
@@ -104,7 +112,9 @@ class Caller(Evaluator):
 
     def _function(self, name: str, rest: list[Value], words: dict[str, Value]) -> Value:
         if name == "Parameter":
-            self.learned.append(Ghost(rest[0].shape) if isinstance(rest[0], Ghost) else arrays.array(rest[0]).copy())
+            self.learned.append(
+                Ghost(rest[0].shape) if isinstance(rest[0], Ghost) else arrays.array(rest[0]).copy()
+            )
             return self.learned[-1]
         if name in LAYERS:
             return LAYERS[name](*rest, **words)

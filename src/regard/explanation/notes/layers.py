@@ -66,13 +66,20 @@ def _heads(
         return Ghost(out), Ghost((*batch, *several, out[axis], keys[axis]), -1)
 
     d, k, v = embed_dim, kdim or embed_dim, vdim or embed_dim
-    inner = {"in_proj_weight": (3 * d, d)}
+    inner: dict[str, tuple[int, ...]] = {"in_proj_weight": (3 * d, d)}
     if (k, v) != (d, d):
         inner = {"q_proj_weight": (d, d), "k_proj_weight": (d, k), "v_proj_weight": (d, v)}
     inner |= {"in_proj_bias": (3 * d,)} if bias else {}
     inner |= {"out_proj.weight": (d, d)} | ({"out_proj.bias": (d,)} if bias else {})
-    held = {"head_dim": d // num_heads, "num_heads": num_heads, "embed_dim": d, "out_proj": _linear(d, d, bias)}
-    return Layer("MultiheadAttention", call, {name: Ghost(shape) for name, shape in inner.items()}, held)
+    held = {
+        "head_dim": d // num_heads,
+        "num_heads": num_heads,
+        "embed_dim": d,
+        "out_proj": _linear(d, d, bias),
+    }
+    return Layer(
+        "MultiheadAttention", call, {name: Ghost(shape) for name, shape in inner.items()}, held
+    )
 
 
 def _sequence(*layers: Layer) -> Layer:
@@ -86,15 +93,24 @@ def _sequence(*layers: Layer) -> Layer:
 
 def named(parts: Iterable[tuple[Any, Layer]]) -> dict[str, Ghost]:
     """The weights of several layers, each under its layer's name."""
-    return {f"{name}.{each}": weight for name, part in parts for each, weight in part.weights.items()}
+    return {
+        f"{name}.{each}": weight for name, part in parts for each, weight in part.weights.items()
+    }
 
 
-def _encoder_layer(d_model: int, nhead: int, dim_feedforward: int = 2048, *rest: Any, **words: Any) -> Layer:
+def _encoder_layer(
+    d_model: int, nhead: int, dim_feedforward: int = 2048, *rest: Any, **words: Any
+) -> Layer:
     parts = {
         "self_attn": _heads(d_model, nhead), "linear1": _linear(d_model, dim_feedforward),
         "linear2": _linear(dim_feedforward, d_model), "norm1": _norm(d_model), "norm2": _norm(d_model),
     }  # fmt: skip
-    return Layer("TransformerEncoderLayer", lambda x, *rest, **words: x if isinstance(x, Ghost) else Ghost(shape_of(x)), named(parts.items()), parts)
+    return Layer(
+        "TransformerEncoderLayer",
+        lambda x, *rest, **words: x if isinstance(x, Ghost) else Ghost(shape_of(x)),
+        named(parts.items()),
+        parts,
+    )
 
 
 def _map(name: str) -> Callable[..., Layer]:
