@@ -288,6 +288,6 @@ FACTS = (
     Fact("note.softmax-linear", "exp", (r"softmax",), r"softmax (?:itself |function )?is (?:a )?linear|softmax\s*(?:本身|函数)?是(?:一个)?线性", r"before|until|to the"),
     Fact(
         "note.deviation", "σ = √d", (r"sqrt\(d|sqrt\(\s*d",),
-        r"sqrt\(d\w*\)[^.。,，]{0,30}?(?:\bis|=|是|即|就是|为) ?(?:the |its |their |点积的|分数的)*(?:variance|方差)",
+        r"sqrt\(d\w*\)[^.。,，]{0,30}?(?:\bis|=|是|即|就是|为) ?(?:the |its |their |点积的|分数的)*(?:variance|方差)", r"because|since|因为",
     ),
 )  # fmt: skip
