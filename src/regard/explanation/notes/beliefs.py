@@ -25,61 +25,55 @@ class Belief:
     """Of ``about``, where ``relation`` is spoken of: the right value of each subject."""
 
     about: tuple[str, ...]
-    """What the clause, or what came before it, must name: each a concept, or several with ``|``."""
+    """What the clause must name: each a concept, or several with ``|``."""
     relation: str
     """What the part itself must name; "" for nothing."""
     right: Mapping[str, str]
-    """The right value of each subject; the subject "" is what the belief is about."""
+    """The right values of each subject; the subject "" is what the belief is about."""
     values: tuple[str, ...]
     """The class of values."""
     so: tuple[str, str] = ("", "")
     """What is so, in English and Chinese, where the value's own name does not say it."""
     unless: tuple[str, ...] = ()
     """What turns it into another claim."""
-    own: bool = True
-    """Whether the clause itself must name what it is about."""
-    leading: bool = False
-    """Whether the value stands before the relation: who shares."""
     near: int = 40
     """How many letters may stand between the relation and the value."""
+    leading: bool = False
+    """Whether the value stands before the relation: who shares."""
+    whole: bool = False
+    """Whether a wrong value is wrong beside right ones too: queries, keys and values."""
+    inherits: bool = False
+    """Whether what came before may say what it is about."""
 
     def judge(self, clause: str, context: str) -> Iterator[Found]:
         """A verdict on each value that a clause gives to a subject."""
-        where = clause if self.own else context + clause
+        where = context + clause if self.inherits else clause
         if not all(_any(topic, where) for topic in self.about):
             return
-        if names("supposed", clause) or UNLIKE.search(clause):
-            return
-        if any(names(other, clause) for other in self.unless):
+        if (
+            names("supposed", clause)
+            or UNLIKE.search(clause)
+            or _any("|".join(self.unless), clause)
+        ):
             return
         before: tuple[str, ...] = ()
-        for part in _PARTS.split(self._bare(clause)):
-            subjects, pairs = self._pairs(part, before)
-            before = subjects
-            for subject, value in pairs:
-                yield from self._verdict(part, subject, value)
-
-    def _bare(self, clause: str) -> str:
-        """The clause without the names of what it is about: "encoder-decoder attention"."""
-        for topic in "|".join(self.about).split("|"):
-            if any(
-                topic != value and names(value, topic.replace("cross", "encoder"))
-                for value in self.values
-            ):
-                for start, end in places(topic, clause):
-                    clause = clause[:start] + "_" * (end - start) + clause[end:]
-        return clause
+        for part in _PARTS.split(_bare(clause)):
+            before, pairs = self._pairs(part, before)
+            for subject, values in pairs:
+                if not self.relation or self.leading or self._related(part, values):
+                    yield from self._verdict(part, self.right[subject].split("|"), values)
 
     def _pairs(
         self, part: str, before: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], list[tuple[str, str]]]:
-        """The subjects that wait for a value, and those that have one."""
+    ) -> tuple[tuple[str, ...], list[tuple[str, list[str]]]]:
+        """The subjects that wait for a value, and those that have some."""
         if self.leading:
             ends = [start for each in self.relation.split("|") for start, _ in places(each, part)]
             part = part[: ends[0]] if ends else ""
         if "" in self.right:
-            found = {value for value in self.values if places(value, part)}
-            return (), [("", value) for value in found] if len(found) == 1 else []
+            return (), [("", found)] if (
+                found := [v for v in self.values if places(v, part)]
+            ) else []
         marks = sorted(
             [(start, "subject", name) for name in self.right for start, _ in places(name, part)]
             + [(start, "value", name) for name in self.values for start, _ in places(name, part)]
@@ -90,8 +84,6 @@ class Belief:
                 groups[-1][1].append(name)
             else:
                 groups.append((kind, [name]))
-        if any(kind == "value" and len(set(each)) > 1 for kind, each in groups):
-            return (), []
         if [kind for kind, _ in groups] == ["value"] and before:
             groups = [("subject", [*before]), *groups]
         if len(groups) == 1 and groups[0][0] == "subject":
@@ -100,37 +92,44 @@ class Belief:
             return (), []
         pairs = []
         for one, other in zip(groups[::2], groups[1::2], strict=True):
-            subject, value = (one, other) if one[0] == "subject" else (other, one)
-            pairs += [(each, value[1][0]) for each in dict.fromkeys(subject[1])]
+            subjects, values = (one, other) if one[0] == "subject" else (other, one)
+            pairs += [(each, [*dict.fromkeys(values[1])]) for each in dict.fromkeys(subjects[1])]
         return (), pairs
 
-    def _verdict(self, part: str, subject: str, value: str) -> Iterator[Found]:
-        if self.relation and not self._related(part, value):
-            return
-        right = self.right[subject]
-        denied = NOT.search(part) is not None
-        if value in right.split("|"):
-            if not denied:
+    def _verdict(self, part: str, right: list[str], values: list[str]) -> Iterator[Found]:
+        wrong = [value for value in values if value not in right]
+        if wrong and len(wrong) < len(values) and not self.whole:
+            return  # the one, not the other
+        if NOT.search(part):
+            if wrong:
                 yield True, "note.right", {}
-        elif denied:
-            yield True, "note.right", {}
-        else:
+        elif wrong:
             chinese = _CHINESE.search(part) is not None
-            so = self.so[chinese] or _named(right.split("|")[0], chinese)
-            yield False, "note.wrong", {"right": so}
+            yield False, "note.wrong", {"right": self.so[chinese] or _named(right[0], chinese)}
+        else:
+            yield True, "note.right", {}
 
-    def _related(self, part: str, value: str) -> bool:
-        """Whether the relation is named near the value."""
+    def _related(self, part: str, values: list[str]) -> bool:
+        """Whether the relation is named near the values, or behind them."""
         said = [span for each in self.relation.split("|") for span in places(each, part)]
         return any(
             start - end <= self.near and other_start - other_end <= self.near
+            for value in values
             for start, other_end in places(value, part)
             for other_start, end in said
         )
 
 
+def _bare(clause: str) -> str:
+    """The clause without the names in which other words stand: "encoder-decoder attention"."""
+    clause = re.sub(r",(?=\s(?:the )?\w+,? and\b)", " and", clause)
+    for start, end in places("cross", clause):
+        clause = clause[:start] + "_" * (end - start) + clause[end:]
+    return clause
+
+
 def _any(topic: str, text: str) -> bool:
-    return any(names(each, text) for each in topic.split("|"))
+    return bool(topic) and any(names(each, text) for each in topic.split("|"))
 
 
 _NAMES = {
@@ -147,18 +146,29 @@ def _named(value: str, chinese: bool) -> str:
 
 
 BELIEFS = (
-    Belief(("cross",), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), own=False),
-    Belief(("weights|softmax",), "mixed", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), unless=("scores",), near=6),
+    Belief(("cross",), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), ("Q: decoder; K, V: encoder", "Q: decoder; K, V: encoder（Q 来自解码器，K、V 来自编码器）"), inherits=True),
+    Belief(("weights|softmax",), "mixed", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores",), near=6),
     Belief(("causal",), "hide", {"": "future"}, ("future", "past")),
     Belief(("mask",), "applied", {"": "before softmax"}, ("before softmax", "after softmax"), unless=("keep", "constant", "zero"), near=12),
     Belief(("mask",), "", {"": "before softmax"}, ("softmax first",), unless=("zero",)),
-    Belief(("BERT",), "BERT", {"": "encoder-only"}, ("encoder-only", "decoder-only", "encoder-decoder"), unless=("GPT", "T5"), near=24),
-    Belief(("GPT",), "GPT", {"": "decoder-only"}, ("encoder-only", "decoder-only", "encoder-decoder"), unless=("BERT", "T5"), near=24),
+    Belief(("BERT",), "BERT", {"": "encoder-only|both-ways"}, ("encoder-only", "decoder-only", "encoder-decoder", "one-way", "causal", "both-ways"), ("encoder-only: j = 1 … n", "仅编码器，双向：j = 1 … n"), ("GPT", "T5"), near=24),
+    Belief(("GPT",), "GPT", {"": "decoder-only|one-way|causal"}, ("encoder-only", "decoder-only", "encoder-decoder", "one-way", "causal", "both-ways"), ("decoder-only: j ≤ i", "仅解码器，单向：j ≤ i"), ("BERT", "T5"), near=24),
     Belief(("T5",), "T5", {"": "encoder-decoder"}, ("encoder-only", "decoder-only"), unless=("BERT", "GPT"), near=24),
-    Belief(("original", "layernorm|sublayer"), "sublayer|layernorm", {"": "after"}, ("before", "after"), ("post-norm: after the sub-layer", "Post-Norm：子层之后"), unless=("GPT", "softmax")),
+    Belief(("original", "layernorm|sublayer"), "sublayer|layernorm", {"": "after"}, ("before", "after"), ("post-norm: after the sub-layer", "Post-Norm：子层之后"), ("GPT", "softmax")),
     Belief(("cache",), "speeds", {"": "inference"}, ("training", "inference")),
+    Belief(("cache",), "stores", {"": "key|value"}, ("key", "value", "query", "scores"), ("K, V", "K, V"), whole=True),
     Belief(("multiquery|grouped",), "shares", {"": "query"}, ("query", "key"), ("query heads share a key and a value head", "查询头共享键和值的头"), near=12, leading=True),
-    Belief(("alibi",), "adds", {"": "scores"}, ("scores", "embedding")),
-    Belief(("decoder", "inference"), "inference", {"": "one by one"}, ("together", "one by one"), ("one token at a time", "逐个生成"), unless=("training", "head", "encoder"), near=16),
-    Belief(("network", "place"), "parameters", {"": "same"}, ("same", "different"), ("the same at every position", "各位置相同"), unless=("layer",), near=3),
+    Belief(("alibi",), "adds", {"": "scores"}, ("scores", "embedding"), ("S + B: to the scores", "S + B：加在分数上")),
+    Belief(("alibi",), "slope", {"": "fixed"}, ("trained", "fixed"), ("fixed: 2^(−8h/H)", "固定：2^(−8h/H)")),
+    Belief(("rope",), "", {"": "fixed"}, ("learned", "fixed"), ("fixed: θ = i / 10000^(2m/d)", "固定：θ = i / 10000^(2m/d)")),
+    Belief(("rope",), "rotates", {"": "query|key"}, ("query", "key", "value"), ("Q, K", "Q, K"), whole=True),
+    Belief(("rope",), "adds", {"": "query|key"}, ("embedding", "query", "key"), ("rotates Q, K", "旋转 Q, K")),
+    Belief(("sinusoid",), "", {"": "fixed"}, ("learned", "fixed"), ("fixed: sin, cos", "固定：sin, cos"), ("alike",), inherits=True),
+    Belief(("position",), "position", {"": "adds"}, ("adds", "concatenates", "multiplies"), ("added: X + P", "相加：X + P"), ("root", "query", "rope", "head", "layer")),
+    Belief(("flash",), "", {"": "exact"}, ("exact", "approximate", "sparse"), ("exact: softmax(QKᵀ/√d) V", "精确：softmax(QKᵀ/√d) V")),
+    Belief(("head",), "head", {"": "concatenates"}, ("concatenates", "averages", "summed"), ("concatenated: [O₁ … Oₕ] W_O", "拼接：[O₁ … Oₕ] W_O"), ("weights", "residual", "value", "parameters", "projections"), near=24),
+    Belief(("residual",), "", {"": "adds"}, ("adds", "concatenates", "multiplies", "averages"), ("x + f(x)", "x + f(x)"), ("network", "head", "dense")),
+    Belief(("rnn",), "", {"": "one by one"}, ("together", "one by one"), ("n steps, one by one", "n 步，逐个进行"), ("attention", "hardly", "head")),
+    Belief(("decoder", "inference"), "inference", {"": "one by one"}, ("together", "one by one"), ("one token at a time", "逐个生成"), ("training", "head", "encoder"), near=16),
+    Belief(("network", "place"), "parameters", {"": "same"}, ("same", "different"), ("the same at every position", "各位置相同"), ("layer",), near=3),
 )  # fmt: skip

@@ -24,7 +24,7 @@ _PAPER = {
 }
 MODELS: tuple[tuple[str, dict[str, str]], ...] = (
     (r"(?:base Transformer|Transformer[- ]?\(?base|original Transformer|base model(?= |$)|原版 ?Transformer|原始 ?Transformer|base 模型|原论文)", _PAPER),
-    (r"(?:(?:original|Transformer) paper|\bthe paper|Attention Is All You Need|Vaswani|论文)", {k: v for k, v in _PAPER.items() if k in ("warm-up", "smoothing", "year")}),
+    (r"(?:(?:original|Transformer) paper|Attention Is All You Need|Vaswani|Transformer ?论文)", {k: v for k, v in _PAPER.items() if k in ("warm-up", "smoothing", "year")}),
     (r"(?:Transformer[- ]?\(?big|big Transformer|big model|big 模型)", {"width": "1024", "heads": "16", "layers": "6", "inner": "4096", "dropout": "0.3"}),
     (r"(?:encoder (?:layer|block)|编码器层|编码器的?每一?层)(?=.*(?:sub-?layer|子层))", {"sub-layers": "2"}),
     (r"(?:decoder (?:layer|block)|解码器层|解码器的?每一?层)(?=.*(?:sub-?layer|子层))", {"sub-layers": "3"}),
@@ -101,6 +101,8 @@ def _of_model(text: str, name: str, known: dict[str, str]) -> Iterator[Found]:
 
 def _role(amount: Amount, text: str) -> str:
     before, after = text[: amount.start], text[amount.end :]
+    if before.rstrip().endswith("第"):
+        return ""
     for name, words, behind in _OTHERS:
         if (words and re.search(rf"(?:{words}){_LINK}", before, re.I)) or re.match(
             rf"\s*(?:{behind})", after, re.I

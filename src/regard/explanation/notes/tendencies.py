@@ -54,12 +54,12 @@ _THINGS = {
     "many heads": r"(?:number of )?heads(?! are| is)|头数?", "wide": r"\bd_?k\b|dimension\w*|维度|维数", "high dimension": r"dimensions?(?: index| indices)?|维度?",
     "kv heads": r"(?:KV|key[-/ ]value) (?:heads|groups)|(?:KV|键值)头数?",
     "sharp": r"sharp\w*|peak\w*|concentrat\w*|one-hot|spik\w*|尖锐?|集中|独热", "flat": r"flat\w*|uniform\w*|smooth\w*|平均(?!值)|均匀|平缓|平坦|平滑",
-    "gradient": r"gradients?|梯度", "head size": r"(?:each|every) head\b[^,，.]{0,20}(?:dimension\w*|width|size|dim)|(?:dimension\w*|width|size) of (?:each|every|a) head|head dim\w*|每个头的?(?:维度|维数|宽度)",
+    "gradient": r"softmax(?:'s)? gradients?|gradients? of (?:the )?softmax|softmax ?的梯度", "head size": r"(?:each|every) head\b[^,，.]{0,20}(?:dimension\w*|width|size|dim)|(?:dimension\w*|width|size) of (?:each|every|a) head|head dim\w*|每个头的?(?:维度|维数|宽度)",
     "score size": r"(?:dot products?|scores?|variance|magnitude)|(?:点积|分数|方差)", "frequency": r"frequenc\w*|oscillat\w*|频率", "wavelength": r"wavelengths?|波长|周期",
     "cache": r"cache|缓存",
 }  # fmt: skip
-_UP = r"(?:higher|larger|greater|bigger|more|big|large|high|longer|faster|rais\w+|increas\w+|grow\w*|ris\w+|widen\w*|explod\w*|越[高大多长快]|[更很过太较]?[高大多长快]|升高|增[大加]|变[大高长多快]|提高)"
-_DOWN = r"(?:lower\w*|smaller|less|fewer|small|low|shorter|slower|decreas\w+|reduc\w+|shrink\w*|vanish\w*|tiny|越[低小少短慢]|[更很过太较]?[低小少短慢]|降低|减[小少]|变[小低短少慢]|消失)"
+_UP = r"(?:higher|larger|greater|bigger|more|big|large|high|longer|faster|rais\w+|increas\w+|grow\w*|ris\w+|widen\w*|explod\w*|越[高大多长快]|[更很过太较]?[高大多长快](?!小)|升高|增[大加]|变[大高长多快]|提高)"
+_DOWN = r"(?:lower\w*|smaller|less|fewer|small|low|shorter|slower|decreas\w+|reduc\w+|shrink\w*|vanish\w*|tiny|越[低小少短慢]|[更很过太较]?(?<!大)[低小少短慢]|降低|减[小少]|变[小低短少慢]|消失)"
 _DIRECTION = re.compile(
     rf"(?P<up>(?<![A-Za-z]){_UP}(?![A-Za-z]))|(?P<down>(?<![A-Za-z]){_DOWN}(?![A-Za-z]))", re.I
 )
@@ -75,7 +75,9 @@ _DEGREES = {"linear": 1, "线性": 1, "quadratic": 2, "二次": 2, "cubic": 3, "
 
 def check_degree(clause: str) -> Iterator[Found]:
     """The degree of a product in X: as many times as X stands in it."""
-    clause = re.sub(r"without (?:the |a )?softmax|(?:去掉|没有|不用) ?softmax", "", clause)
+    clause = re.sub(
+        r"without (?:the |a )?softmax|(?:去掉|没有|不用) ?softmax", "", clause, flags=re.I
+    )
     for match in _DEGREE.finditer(clause):
         if (
             NOT.search(clause)
