@@ -41,15 +41,15 @@ LEXICON = {
     "before softmax": "before the softmax|before softmax|prior to the softmax|softmax 之前|softmax之前|softmax 前|softmax前",
     "encoder-only": "encoder-only|encoder only|only the encoder|仅编码器|只用编码器|纯编码器|编码器架构|只有编码器|只使用编码器", "decoder-only": "decoder-only|decoder only|only the decoder|仅解码器|只用解码器|纯解码器|解码器架构|只有解码器|只使用解码器",
     "encoder-decoder": "encoder-decoder|编码器-解码器|编解码",
-    "one-way": "unidirectional|left-to-right|单向|从左到右", "both-ways": "bidirectional*|both directions|双向",
+    "one-way": "only the left|only the previous|only left|只看左边|只看前面|只看左侧|unidirectional|left-to-right|单向|从左到右", "both-ways": "bidirectional*|both directions|双向",
     "training": "training|train|训练", "inference": "inference|generat*|decoding|推理|生成|解码时|推断", "speeds": "speed*|faster|accelerat*|加速|加快|提速",
     "before": "before|pre-norm|pre-LN|pre-layer*|Pre-Norm|之前|前置", "after": "after|post-norm|post-LN|post-layer*|之后|后置",
-    "share": "share*|sharing|共享|共用", "together": "in parallel|at once|all at the same time|simultaneously|并行|同时生成|同时输出|一次性", "one by one": "one at a time|one by one|token by token|sequentially|step by step|逐个|逐词|一个一个|依次|串行|逐步",
+    "share": "share*|sharing|共享|共用", "together": "in parallel|paralleli*|at once|all at the same time|simultaneously|并行|同时生成|同时输出|一次性", "one by one": "one at a time|one by one|token by token|sequentially|step by step|逐个|逐词|一个一个|依次|串行|逐步",
     "shares": "share|shares|sharing|共享|共用", "adds": "add|adds|added|相加|加到|加上|加在|叠加", "place": "position|positions|token|tokens|位置|词元|词",
     "layer": "layer|layers|层",
     "different": "different|own|separate|不同|各自", "same": "same|identical*|shared|相同|同一*|共享|一样",
     "exact": "exact*|mathematically equivalent|identical|精确|完全一致|等价", "approximate": "approximat*|近似",
-    "learned": "learned|learnt|learnable|trainable|可学习|学习得到|学出来|学来的|学到的|一起学习|一起训练|训练得到", "trained": "train*|learn*|学习|训练", "slope": "slope*|斜率", "fixed": "fixed|not learned|固定",
+    "output": "output*|result*|输出|结果", "learned": "trained jointly|jointly trained|trained with|trained together|learned|learnt|learnable|trainable|可学习|学习得到|学出来|学来的|学到的|一起学习|一起训练|训练得到", "trained": "train*|learn*|学习|训练", "slope": "slope*|斜率", "fixed": "fixed|not learned|固定",
     # how much
     "constant": "independent of|constant|do not depend|does not depend|regardless|无关|不变|不随|固定不变",
     "logarithmic": "logarithmic*|log n|对数", "as the root": "square root|sqrt|平方根|根号|开方", "linearly": "linearly|linear in|linear with|linear growth|grows linear|proportional*|in proportion|线性增长|线性增加|线性地|线性关系|成线性|线性上升|线性|成正比|正比",
@@ -71,9 +71,10 @@ LEXICON = {
 def _words(name: str) -> re.Pattern[str]:
     parts = []
     for word in sorted(LEXICON[name].split("|"), key=len, reverse=True):
-        stem = re.escape(word.rstrip("*")).replace(r"\ ", r"[\s-]+").replace(r"\-", r"[\s\-–—]*")
+        stem = re.sub(r"(?<=\w)\\\*", r"\\w*", re.escape(word))
+        stem = stem.replace(r"\ ", r"[\s-]+").replace(r"\-", r"[\s\-–—]*")
         if re.match(r"[A-Za-z]", word):
-            stem = rf"(?<![A-Za-z_]){stem}" + (r"\w*" if word.endswith("*") else r"(?![A-Za-z_])")
+            stem = rf"(?<![A-Za-z_]){stem}(?![A-Za-z_])"
         parts.append(f"(?-i:{stem})" if re.fullmatch(r"[A-Z]{1,3}", word) else stem)
     return re.compile("|".join(parts), re.I)
 

@@ -109,17 +109,19 @@ class Mention:
 def _mentions(text: str) -> Iterator[Mention]:
     """What variances and deviations are said to be, and of what: what was named last."""
     text = re.sub(r"(\bd(?:_\w+)?\s*)=(?=\s*\d)", r"\1~", text)  # "for d_k = 64 is 8"
+    tokens = [*_SUBJECT.finditer(text)]
     subject, free = "", 0
     for match in _MENTION.finditer(text):
         place = match.start("amount")
-        named = [*_SUBJECT.finditer(text, match.end("what"), place)][:1]
-        named = named or [*_SUBJECT.finditer(text, free, match.start())][-1:]
+        between = [each for each in tokens if match.end("what") <= each.start() < place]
+        before = [each for each in tokens if free <= each.start() < match.start()]
+        named = between[:1] or before[-1:]
         if re.match(r"\d\s*的(?:随机)?(?:数|变量|分量)", text[place:]):
             subject = "part"
         elif named:
             subject = named[0].lastgroup or ""
         elif subject in ("part", "term", "q", "k"):  # "the sum of 9 terms of variance 1 has …"
-            whole = [m.lastgroup for m in _SUBJECT.finditer(text, 0, free)]
+            whole = [each.lastgroup for each in tokens if each.start() < free]
             subject = next((kind or "" for kind in reversed(whole) if kind in _WHOLE), subject)
         deviation = "var" not in match["what"].lower() and match["what"] != "方差"
         yield Mention(deviation, subject, match.start(), place, match["amount"])
