@@ -23,7 +23,7 @@ LEXICON = {
     "causal": "causal|autoregressive|look-ahead|因果|自回归|前瞻", "mask": "mask|masks|masked|masking|掩码|遮罩|掩蔽|遮",
     "padding": "padding|pad|填充", "layernorm": "layernorm|layer norm*|LN|层归一化", "batchnorm": "batchnorm|batch norm*|BN|批归一化",
     "network": "feed-forward|feedforward|FFN|MLP|前馈*", "residual": "residual*|skip connection*|残差*",
-    "cache": "KV cache|key-value cache|KV-cache|KV缓存|KV 缓存|键值缓存", "grouped": "GQA|grouped-query|分组查询",
+    "cache": "cache|caches|缓存", "grouped": "GQA|grouped-query|分组查询",
     "multiquery": "MQA|multi-query|多查询", "rnn": "RNN*|LSTM*|recurrent*|循环神经网络|循环层",
     "BERT": "BERT", "GPT": "GPT|GPT-1|GPT-2|GPT-3|GPT-4|LLaMA*", "T5": "T5|BART",
     "original": "original|paper|Vaswani*|Attention Is All You Need|原论文|原版|原始|论文",

@@ -250,36 +250,6 @@ def _number(exact: float, text: str) -> Found:
     return right, "note.wrong", {} if right else {"right": written(exact, min(digits + 1, 6))}
 
 
-def temperature(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """What a temperature does, tried: softmax of s / τ at a larger and at a smaller τ."""
-    up = re.search(
-        r"\b(?:higher|larger|greater|big\w*|rais\w+|increas\w+|high|large)\b|(?:turn|crank)\w* up|越高|升高|越大|提高|增大|高温",
-        text,
-        re.I,
-    )
-    down = re.search(
-        r"\b(?:lower\w*|smaller|decreas\w+|reduc\w+|low|small)\b|越低|降低|越小|减小|低温",
-        text,
-        re.I,
-    )
-    sharp = re.search(
-        r"sharp|peak|concentrat|confident|one-hot|argmax|spik|尖|集中|确定|自信", text, re.I
-    )
-    flat = re.search(
-        r"flat|uniform|smooth|soft(?!max)|even\b|diffuse|平缓|均匀|平滑|平坦|分散", text, re.I
-    )
-    if bool(up) == bool(down) or bool(sharp) == bool(flat) or NOT.search(text):
-        return None
-    scores = np.array([[2.0, 1.0, 0.1]])
-    most = [float(formula.normalise(scores / tau)[0].max()) for tau in (1.0, 2.0 if up else 0.5)]
-    right = (most[1] > most[0]) == bool(sharp)
-    return (
-        right,
-        "note.temperature" if up else "note.cold",
-        {} if right else {"right": "τ → ∞: 1/n" if up else "τ → 0: 1"},
-    )
-
-
 def only_softmax(match: re.Match[str], text: str, names: Names) -> Found | None:
     """Softmax as the only non-linearity: X Xᵀ X is cubic before it."""
     if re.search(r"not the only|isn't the only|不是唯一|并非唯一|不止|不只", text, re.I):

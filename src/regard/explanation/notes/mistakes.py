@@ -47,12 +47,6 @@ MORE = (
         r"mask|inf|sparsemax|entmax|underflow|掩码|遮|无穷"),
     Fact("note.wrong", "1/n", (r"(?:all|every) (?:the )?(?:scores|logits|dot products)[^.。]{0,16}(?:equal|same|identical)|(?:分数|得分)(?:都|全|全部)?(?:相等|相同|一样)",),
         r"(?:all (?:its |the )?weight|everything)[^.。]{0,20} (?:on|to) (?:the )?(?:first|last|one|a single)|one-hot|集中在|只(?:关注|看)"),
-    Fact("note.cold", "τ → 0: max a = 1", (r"temperature|温度|[高低]温|\btau\b",),
-        rf"(?:(?:to|towards?|near|approach\w*|goes to|->|→|close to)\s*(?:0|zero)\b|→\s*0|趋[于近向]\s*(?:0|零)|接近\s*(?:0|零)|低温|\bcold\b|(?:low|small)\w*[^.。,]{{0,12}}temperature|降低温度)[^.。]{{0,40}}?(?<!less )(?<!fewer )(?<!lower )(?:{_FLAT}|random|diverse|随机|多样)",
-        r"high|large|infin|高温|升高|越高|无穷"),
-    Fact("note.temperature", "τ → ∞: a = 1/n", (r"temperature|温度|[高低]温|\btau\b",),
-        rf"(?:(?:to|towards?|approach\w*|→)\s*(?:inf\w*)|趋[于近向]\s*(?:inf|无穷)|无穷大|高温|(?:high|larg|increas|rais)\w*[^.。,]{{0,12}}temperature|(?:升高|提高|增大)温度|temperature (?:above|greater than|over|larger than) 1|τ\s*>\s*1|温度(?:大于|高于)\s*1)[^.。]{{0,40}}?(?:{_SHARP}|determinis|greedy|confiden|确定|贪心)",
-        r"low|small|below|decreas|\b0\b|zero|低温|降低|越低|小于|趋于\s*0"),
     Fact("note.future", "j ≤ i", (_CAUSAL,),
         r"(?:each|every|a|the|one) (?:token|word|position|query)\b[^.。,]{0,30}(?:sees?|attends?|looks?)[^.。,]{0,16} (?:only )?(?:(?:to |at )?all (?:the )?(?:other )?(?:tokens|positions|words)|(?:the )?(?:whole|entire|full) (?:sequence|sentence|input))(?! (?:before|up to|so far|that came|to (?:its|the) left|preceding|on (?:its|the) left))"
         r"|(?:每个|一个)?(?:位置|词元?|token|查询)(?:都|就)?(?:能|可以?)?(?:看到|关注|看见)(?:了)?(?:所有|全部|整个)(?:的)?(?:位置|词|序列|句子|输入)|(?:只能|可以?|能)(?:看到|关注|看见)[^。，,]{0,10}(?:后面|之后|未来|右边)|(?:sees?|attends?|looks?|focus\w*)\b[^.。,]{0,40}(?:after it|to (?:its|the) right|in the future)",

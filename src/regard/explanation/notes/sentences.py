@@ -142,7 +142,6 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(judges.FACTOR.pattern + r"(?=.*(?:times|doubl|quadrupl|tripl|twice|倍))", judges.growth),
     _rule(growth.TIMES.pattern, growth.growing),
-    _rule(r"temperature|温度|[高低]温|\btau\b", judges.temperature),
     _rule(
         r"(?:GQA|MQA|grouped|multi-query|query heads|查询头)[^。]*?(?:(\d+)\s*(?:times|x)?\s*(?:smaller|less|fewer)|factor of (\d+)|(?<![\d/])1/(\d+)|(\d+)\s*(?:query heads|queries) (?:per|share|for each)|(?:shared by|serves?|used by)\s*(\d+)\s*(?:query heads|queries)|每\s*(\d+)\s*个查询头)",
         judges.shared,
