@@ -189,7 +189,8 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         answer = _answered(names, rest)
         in_words = check_sentence(line, rest, names, before)
         if not in_words and names.asked and (ASKED_WHICH.search(names.asked) or len(rest) < 60):
-            asked, said_so = ASKING.sub(" ", names.asked).strip(), ANSWER.sub("", rest)
+            asked = re.sub(r"[,，][^,，]*吗\s*[?？]\s*$", "", names.asked)
+            asked, said_so = ASKING.sub(" ", asked).strip(), ANSWER.sub("", rest)
             in_words = check_sentence(line, f"{asked} {said_so}", names) or check_sentence(
                 line, f"{asked} {'是' if re.search('[一-鿿]', asked) else 'is'} {said_so}", names
             )

@@ -40,7 +40,7 @@ DRIVERS = {
     "heads": r"number of (?:attention )?heads|\bheads\b|\bh\b|头数|个?头",
     "layers": r"layers|层数|\bdeeper\b",
     "width": r"\bd(?:_?k|_?model|_?head)?\b|width|\bwide\b|\bwider\b|dimension|宽|维",
-    "length": r"sequence|length|\blong|context|tokens|words\b|\b[nT]\b|字数|inputs?\b|prompt|\brows\b|序列|长|上下文|词元|词数|输入",
+    "length": r"sequence|length|\blong|context|tokens|words\b|(?<!\^)\b[nT]\b|字数|inputs?\b|prompt|\brows\b|序列|长|上下文|词元|词数|输入",
 }
 """What is changed."""
 OUTCOMES = (

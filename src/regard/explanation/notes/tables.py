@@ -15,6 +15,7 @@ import numpy as np
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.columns import check_columns
+from regard.explanation.notes.costs import check_cost_rows
 from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.derived import candidates
 from regard.explanation.notes.equations import differs, shown
@@ -97,7 +98,8 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         if re.fullmatch(r"[\s|:\-]+", text):
             continue
         cells = cells_of(text)
-        said = check_spreads(line, head, cells) + _by_head(line, head, cells, names)
+        said = check_cost_rows(line, head, cells) + check_spreads(line, head, cells)
+        said += _by_head(line, head, cells, names)
         said += _by_heads(line, head, cells)
         said = (
             said
