@@ -130,7 +130,7 @@ FACTS = (
     *(
         Fact(
             key, right, (r"\bheads?\b|头", of), _MANY_TIMES,
-            r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈|(?:参数量?|计算量|代价)[^。，,]{0,4}不变|param\w*[^.,]{0,20}(?:unchanged|the same)|same (?:number of )?param|cost[^.,]{0,16}(?:unchanged|the same)|same cost",
+            r"KV|cache|缓存|grouped|GQA|MQA|multi-query|\bleaves\b|of width d\b|full width|feed|前馈|(?:参数量?|计算量|代价)[^。，,]{0,4}不变|param\w*[^.,]{0,20}(?:unchanged|the same)|same (?:number of )?param|cost[^.,]{0,16}(?:unchanged|the same)|same cost",
         )
         for key, right, of in (
             ("note.heads-parameters", "4d²", r"param|number of weights|参数"),
@@ -276,7 +276,7 @@ FACTS = (
         r"\bloss|likelihood|gradient|损失|似然|梯度",
     ),
     Fact(
-        "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",
+        "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:(?<!grouped-)(?<!multi-)quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",
     ),
     Fact("note.both-ways", "j = 1 … n", (r"\bBERT\b",), r"causal|left-to-right|autoregressive|因果|自回归|单向", r"GPT|(?:like|as in|similar to|unlike) BERT|(?:[和与跟像]|不同于|类似于?)\s*BERT|类似"),
     Fact(
