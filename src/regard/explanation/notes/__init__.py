@@ -208,17 +208,19 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         equations = [v for v in equations if v.values.get("right", "") not in words_say]
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
         said += check_instances(line, rest, names) + check_inline(line, sentence, names)
-        said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
-        sized = [
+        sized = check_sizes(line, answer, names)
+        known = any(verdict.status == "right" for verdict in sized)
+        said = said or ([] if known else check_reference(line, rest, names))
+        said = said or check_rows(line, sentence, names)
+        sized += [
             verdict
             for check in (
-                check_sizes,
                 check_lists,
                 check_shape_instances,
                 check_proportions,
                 check_series,
             )
-            for verdict in check(line, answer if check is check_sizes else rest, names)
+            for verdict in check(line, rest, names)
         ]
         if not said and answer is not rest:
             said = check_line(line, answer, names)

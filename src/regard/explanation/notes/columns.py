@@ -25,7 +25,7 @@ _POWERS = (1.0, 2.0, 0.5, -1.0, -0.5, 3.0)
 _BY_DIGITS, _BY_HEAD = 1, 2
 """Why there is no doubt of a law."""
 _SIZE = re.compile(
-    r"memory|size|entries|scores|pairs|bytes|[KMG]i?B|cache|FLOP|multipl|param|显存|内存|大小|元素|分数|个数|缓存|参数|计算量|乘法",
+    r"memory|size|weights|entries|fp16|fp32|bf16|float\d|int8|scores|pairs|bytes|[KMG]i?B|cache|FLOP|multipl|param|显存|内存|大小|权重|元素|分数|个数|缓存|参数|计算量|乘法",
     re.I,
 )
 _DRIVER = re.compile(
