@@ -148,5 +148,6 @@ def mixed(scores: Floats, v: Floats | None, source: str, *, rows: bool = True) -
                 formula.normalise(np.where(later, -np.inf, scores) if masked else scores)[0]
             )
         yield Step("weight", weights, source, masked, rows)
+        yield Step("columns", weights.sum(0)[None, :], source, masked, rows=False)
         if v is not None:
             yield Step("output", weights @ v, source, masked, rows)
