@@ -36,6 +36,7 @@ FIGURES: Mapping[str, tuple[str, Callable[[Floats], tuple[float, ...]]]] = {
     "root": ("root rms", lambda row: (np.sqrt((row**2).mean()), np.sqrt(row.sum()))),
     "norm": ("norm length magnitude 模长 范数", lambda row: (np.sqrt((row**2).sum()), (row**2).sum())),
     "entropy": ("entropy 熵", lambda row: (_bits(row) * np.log(2), _bits(row))),
+    "gradient": ("gradient derivative 梯度 导数", lambda row: tuple(row[:2] * (1 - row[:2]))),
     "sum": ("sum total 总和 之和", lambda row: (row.sum(),)),
     "largest": ("largest maximum biggest highest 最大", lambda row: (row.max(),)),
 }  # fmt: skip
@@ -46,6 +47,7 @@ PAIRS: Mapping[str, tuple[str, Callable[[Floats, Floats], float]]] = {
     "dot": ("dot inner 点积 内积", lambda a, b: float(a @ b)),
 }
 """What words ask of two."""
+_UNITS = re.compile(r"\s*(?:(bits?|比特)|nats?|奈特)")
 _AGAIN = "twice times 两次 两个 三个 各"
 """What is added more than once."""
 ROLES: Mapping[str, str] = {
@@ -99,6 +101,21 @@ def check_figures(line: int, text: str, names: Names) -> list[Verdict]:
     return [verdict for verdict in found if verdict is not None]
 
 
+def distinct(verdicts: list[Verdict]) -> list[Verdict]:
+    """``verdicts`` without the numbers that another of them has called wrong in its sentence."""
+    wrong = [verdict for verdict in verdicts if verdict.status == "wrong"]
+    return [
+        verdict
+        for verdict in verdicts
+        if verdict.status != "wrong"
+        or not _NUMBER.fullmatch(verdict.claim)
+        or not any(
+            verdict is not other and other.line == verdict.line and verdict.claim in other.claim
+            for other in wrong
+        )
+    ]
+
+
 def _judge(
     line: int,
     figure: Figure,
@@ -145,6 +162,8 @@ def _of_lists(line: int, text: str, told: list[Figure], names: Names) -> Iterato
             [float(each) for row in rows if row.size > 1 for each in FIGURES[asked][1](row)]
             for rows in (here or names.lists[:2], names.lists)
         )
+        if asked == "entropy" and (unit := _UNITS.match(text[figure.start + len(figure.said) :])):
+            right = right[1::2] if unit[1] else right[::2]
         if asked == "largest":
             weights = (step.table for step in steps(names) if step.kind == "weight")
             also += [float(each) for table in weights for each in table.max(1)]

@@ -30,6 +30,7 @@ _MAPS: Mapping[str, Callable[[Floats], Floats]] = {
     "squared": np.square,
     "squared centred": lambda row: (row - row.mean()) ** 2,
     "normalised": lambda row: (row - row.mean()) / row.std(),
+    "normalised of a sample": lambda row: (row - row.mean()) / row.std(ddof=1),
     "normalised by rms": lambda row: row / np.sqrt(np.square(row).mean()),
     "unit": lambda row: row / np.sqrt(np.square(row).sum()),
     "relu": lambda row: np.maximum(row, 0),

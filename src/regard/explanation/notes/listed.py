@@ -112,7 +112,8 @@ def _claim(
     name = _NAMED.search(text[:start])
     return Claim(
         line, said, claimed, units, words, row_of(before, names), position_of(words),
-        before=source, name=name[1] if name else "",
+        before=source, since=last[0][1] if len([*lists_in(text[:start])]) == 1 else None,
+        name=name[1] if name else "",
     )  # fmt: skip
 
 

@@ -24,6 +24,9 @@ _BARE = re.compile(
 _BRACKETS = re.compile(rf"(?<![\w)\]])[(\[]\s*({_NUMBER}(?:\s*,\s*{_NUMBER})+)\s*[)\]]")
 
 
+_COMMAS = re.compile(
+    r"(?<![\w.,(\[*/^+=-])(?<![*/^+=\[(] )(-?\d+\.\d+(?:, -?\d+\.\d+){2,})(?![\w.]*\d|\s*[*/^+=\])]|, \d)"
+)
 _SLASHES = re.compile(r"(?<![\w/.])(0?\.\d+(?:\s/\s0?\.\d+)+)(?![\w/])")
 
 
@@ -151,7 +154,7 @@ def lists_in(text: str) -> Iterator[tuple[int, Floats, Floats, str]]:
     """The lists in ``text``: where each stands, its numbers, their last digits, as written."""
     spans = sorted(
         (match.start(), match[1], match[0])
-        for pattern in (_BARE, _BRACKETS, _SLASHES)
+        for pattern in (_BARE, _BRACKETS, _SLASHES, _COMMAS)
         for match in pattern.finditer(text)
     )
     for start, inner, said in spans:
