@@ -72,6 +72,9 @@ def triples(names: Names) -> Iterator[tuple[str, Floats, Floats, Floats | None]]
             known[letter] = implied
         elif x is not None and weight is not None and x.shape[1] == len(weight):
             known[letter] = x @ weight
+    q, k, v = (known.get(letter) for letter in "QKV")
+    if x is not None and v is not None and q is None and len(x) == len(v):
+        yield "XV", x, x, v
     for head in dict.fromkeys(name[1:] for name in known if name[0] == "Q"):
         q, k, v = (known.get(letter + head) for letter in "QKV")
         if q is not None and k is not None and q.shape[1] == k.shape[1]:

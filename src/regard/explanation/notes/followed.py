@@ -79,6 +79,8 @@ def followed(names: Names, size: int) -> Iterator[Step]:
                 yield Step("columns", matrix.sum(0)[None, :], f"columns {name}", rows=False)
         if "positions" in names.said:
             yield from _positions(names, size, recent)
+        if size == 2:
+            yield from _turned(recent, names.angles)
         for (i, one), (j, other) in combinations(enumerate(recent), 2):
             if one.size == other.size == size:
                 for kind, function in _PAIRS.items():
@@ -94,6 +96,15 @@ def _positions(names: Names, size: int, recent: list[Floats]) -> Iterator[Step]:
             yield Step("position", table, f"PE {width}")
             for place, row in enumerate(row for row in recent if row.size == size):
                 yield Step("added", row + table, f"list {place} PE {width}")
+
+
+def _turned(recent: list[Floats], angles: list[float]) -> Iterator[Step]:
+    """Pairs of numbers turned by the angles that were told."""
+    for place, (x, y) in ((place, row) for place, row in enumerate(recent) if row.size == 2):
+        for angle in angles:
+            c, s = np.cos(angle), np.sin(angle)
+            turned = np.array([[c * x - s * y, s * x + c * y]])
+            yield Step("turned", turned, f"turned {place}", rows=False)
 
 
 def _of_one(row: Floats, source: str, size: int, names: Names) -> Iterator[Step]:

@@ -53,6 +53,7 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     if kinds_of(text) and not any(True for _ in lists_in(text)):
         names.speaking = text[-90:]
     names.divisors = _divisors(text)
+    names.angles = [*_angles(text, names), *names.angles][:6]
     rows: list[Claim] = []
     for start, claimed, units, said in lists_in(text):
         if _MATRIX_ROW.search(text[:start]) and claimed.size > 1:
@@ -69,7 +70,10 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
         if not denied and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
             claim = _claim(line, said, claimed, units, text, start, names)
             verdicts = [] if _EXPRESSION.search(text[:start]) else check_claims([claim], names)
-            found += verdicts or _shares(claim, text, start)
+            verdicts = verdicts or _shares(claim, text, start)
+            found += verdicts
+            if any(verdict.status == "wrong" for verdict in verdicts):
+                continue  # nobody goes on from it
         names.lists = [claimed, *names.lists][:8]
     if not silent:
         found += check_claims(rows, names)
@@ -101,7 +105,7 @@ def _claim(
     before = re.split(r"[\])]", text[:start].rstrip("[( "))[-1][-90:]
     after = re.split(r"[\d\[(.,，;。；]|\band\b", text[start + len(said) :])[0][:24]
     words = f"{before} {after}"
-    if kinds_of(words):
+    if own := kinds_of(words):
         names.speaking = words
     else:
         words = f"{names.speaking} {words}"
@@ -112,7 +116,7 @@ def _claim(
     name = _NAMED.search(text[:start])
     return Claim(
         line, said, claimed, units, words, row_of(before, names), position_of(words),
-        before=source, since=last[0][1] if len([*lists_in(text[:start])]) == 1 else None,
+        before=source, since=last[0][1] if own and len([*lists_in(text[:start])]) == 1 else None,
         name=name[1] if name else "",
     )  # fmt: skip
 
@@ -175,6 +179,28 @@ def _shares(claim: Claim, text: str, start: int) -> list[Verdict]:
         return []
     right = {"right": f"Σ = 1 ≠ {numbers.sum():.4g}"}
     return [Verdict(claim.line, claim.said, "wrong", "note.wrong", right)]
+
+
+_ANGLE = re.compile(
+    r"(?:\bby|\bangles?|rotat\w+|旋转|角度?)\D{0,12}?(-?\d+(?:\.\d+)?)(\*pi/180)?(?![\d.]*\s*[,*])"
+)
+
+
+def _angles(text: str, names: Names) -> list[float]:
+    """What a sentence turns vectors by: an angle, or that of a position."""
+    if not re.search(r"rotat|RoPE|旋转", text + names.heading, re.I):
+        return []
+    theta = next(
+        (
+            float(names.values[t])
+            for t in ("theta",)
+            if t in names.values and not names.values[t].ndim
+        ),
+        1.0,
+    )
+    told = [float(one) * (np.pi / 180 if other else 1.0) for one, other in _ANGLE.findall(text)]
+    places = re.findall(r"(?:position|\bm\s*=|\bn\s*=|位置)\s*(\d{1,2})(?!\d)", text)
+    return [*told, *(float(place) * theta for place in places)]
 
 
 def _divisors(text: str) -> list[float]:

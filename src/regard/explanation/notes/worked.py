@@ -40,6 +40,7 @@ KINDS: Mapping[str, str] = {
     "relu": "relu rectified",
     "unit": "unit clipped clip 单位 裁剪",
     "columns": "column 列",
+    "turned": "rotate rotated rotating rotation rope 旋转",
     "added": "add added adding residual plus sum 残差 相加 加上",
     "gradient": "gradient derivative 梯度 导数",
 }
