@@ -37,7 +37,7 @@ FIGURES: Mapping[str, tuple[str, Callable[[Floats], tuple[float, ...]]]] = {
     "norm": ("norm length magnitude 模长 范数", lambda row: (np.sqrt((row**2).sum()), (row**2).sum())),
     "entropy": ("entropy 熵", lambda row: (_bits(row) * np.log(2), _bits(row))),
     "gradient": ("gradient derivative 梯度 导数", lambda row: tuple(row[:2] * (1 - row[:2]))),
-    "sum": ("sum total 总和 之和", lambda row: (row.sum(),)),
+    "sum": ("sum total add adds adding denominator normaliser normalizer 总和 之和 求和 合计 加起来 相加 分母 和是 和为 和约", lambda row: (row.sum(),)),
     "largest": ("largest maximum biggest highest 最大", lambda row: (row.max(),)),
 }  # fmt: skip
 """What words ask of a list."""
@@ -150,7 +150,11 @@ def _of_lists(line: int, text: str, told: list[Figure], names: Names) -> Iterato
         pair = next((each for each in PAIRS if holds(PAIRS[each][0], cue)), "")
         if not (asked or pair) or (asked == "sum" and holds(_AGAIN, text)):
             continue
+        if asked in ("sum", "largest") and figure.unit >= 1:
+            continue  # what is counted
         here = _meant(text[: figure.start], figure, names)
+        if asked == "sum" and not here and len(names.run) > 1:
+            here = [np.array(names.run)]
         evidence = 3.1 if here else 1.6 + 0.5 * (figure is told[0])
         if pair:
             rows = here if len(here) > 1 else names.lists[:3]
@@ -164,10 +168,18 @@ def _of_lists(line: int, text: str, told: list[Figure], names: Names) -> Iterato
         )
         if asked == "entropy" and (unit := _UNITS.match(text[figure.start + len(figure.said) :])):
             right = right[1::2] if unit[1] else right[::2]
+        if asked == "sum":
+            also += _tails(text[: figure.start])
         if asked == "largest":
             weights = (step.table for step in steps(names) if step.kind == "weight")
             also += [float(each) for table in weights for each in table.max(1)]
         yield _judge(line, figure, right, evidence, also=also)
+
+
+def _tails(before: str) -> list[float]:
+    """The sums of the last numbers of ``before``, as many as one likes."""
+    told = re.findall(r"(?<![\w.^(\[])-?\d+(?:\.\d+)?(?![\w.]*\d|\s*[*/^(\[])", before)
+    return [float(each) for each in np.cumsum([float(each) for each in told[::-1]])[1:]]
 
 
 def _meant(before: str, figure: Figure, names: Names) -> list[Floats]:
