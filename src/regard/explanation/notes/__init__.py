@@ -18,6 +18,7 @@ from regard.explanation.notes.columns import check_items
 from regard.explanation.notes.doubts import without_doubtful
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.evaluating import Made
+from regard.explanation.notes.figures import distinct
 from regard.explanation.notes.instances import check_instances, known
 from regard.explanation.notes.layouts import check_shape_instances
 from regard.explanation.notes.listed import check_lists
@@ -119,6 +120,7 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             said = _prose(place + 1, text, names)
             verdicts += _at_their_lines(said, place + 1, lines[place:end])
             place = end
+    verdicts = distinct(verdicts)
     judged = {(verdict.line, verdict.claim) for verdict in verdicts}
     verdicts += [
         verdict for verdict in settled(names) if (verdict.line, verdict.claim) not in judged

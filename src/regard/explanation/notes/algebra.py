@@ -76,6 +76,8 @@ class Names:
     """The words of the sentence that the note works with, in their order."""
     speaking: str = ""
     """The words that last said which step of the calculation is told."""
+    angles: list[float] = field(default_factory=list)
+    """What vectors are turned by, the last one first."""
     divisors: list[float] = field(default_factory=list)
     """What the sentence that is read divides by."""
     doubts: list[Any] = field(default_factory=list)

@@ -72,6 +72,9 @@ def triples(names: Names) -> Iterator[tuple[str, Floats, Floats, Floats | None]]
             known[letter] = implied
         elif x is not None and weight is not None and x.shape[1] == len(weight):
             known[letter] = x @ weight
+    q, k, v = (known.get(letter) for letter in "QKV")
+    if x is not None and v is not None and q is None and len(x) == len(v):
+        yield "XV", x, x, v
     for head in dict.fromkeys(name[1:] for name in known if name[0] == "Q"):
         q, k, v = (known.get(letter + head) for letter in "QKV")
         if q is not None and k is not None and q.shape[1] == k.shape[1]:
@@ -148,5 +151,6 @@ def mixed(scores: Floats, v: Floats | None, source: str, *, rows: bool = True) -
                 formula.normalise(np.where(later, -np.inf, scores) if masked else scores)[0]
             )
         yield Step("weight", weights, source, masked, rows)
+        yield Step("columns", weights.sum(0)[None, :], source, masked, rows=False)
         if v is not None:
             yield Step("output", weights @ v, source, masked, rows)

@@ -177,6 +177,11 @@ def _meant_otherwise(
             return True
     if any(_agrees(node, (target[0] * by, target[1] * by), names, about) for by in names.scales):
         return True
+    if "*10^" in said and any(  # "4 × 2.147 = 8.59 billion": of billions already
+        _agrees(node, (target[0] / 10.0**p, target[1] / 10.0**p), names, about)
+        for p in (4, 6, 8, 9)
+    ):
+        return True
     if BYTES.search(said) and any(  # 96 KiB / 16 = 6 KiB: units may stand aside
         _agrees(node, (target[0] / 1024.0**p, target[1] / 1024.0**p), names, about)
         for p in range(1, 5)
@@ -255,7 +260,7 @@ def _define(
         # What is computed is exact; what is only written is taken at its word.
         source = next(
             (j for j in rest if values[j] is not None and literals[j] is None
-             and not LONE.fullmatch(chain[j].strip())), None
+             and (not LONE.fullmatch(chain[j].strip()) or _is_product(chain[j].strip(), names))), None
         )  # fmt: skip
         written_out = next((j for j in rest if literals[j] is not None), None)
         if source is not None:

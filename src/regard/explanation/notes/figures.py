@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -35,10 +36,18 @@ FIGURES: Mapping[str, tuple[str, Callable[[Floats], tuple[float, ...]]]] = {
     "root": ("root rms", lambda row: (np.sqrt((row**2).mean()), np.sqrt(row.sum()))),
     "norm": ("norm length magnitude 模长 范数", lambda row: (np.sqrt((row**2).sum()), (row**2).sum())),
     "entropy": ("entropy 熵", lambda row: (_bits(row) * np.log(2), _bits(row))),
-    "sum": ("sum total 总和 之和", lambda row: (row.sum(),)),
+    "gradient": ("gradient derivative 梯度 导数", lambda row: tuple(row[:2] * (1 - row[:2]))),
+    "sum": ("sum total add adds adding denominator normaliser normalizer 总和 之和 求和 合计 加起来 相加 分母 和是 和为 和约", lambda row: (row.sum(),)),
     "largest": ("largest maximum biggest highest 最大", lambda row: (row.max(),)),
 }  # fmt: skip
 """What words ask of a list."""
+PAIRS: Mapping[str, tuple[str, Callable[[Floats, Floats], float]]] = {
+    "cosine": ("cosine cos 余弦", lambda a, b: float(a @ b / np.sqrt((a @ a) * (b @ b)))),
+    "distance": ("distance 距离", lambda a, b: float(np.sqrt(((a - b) ** 2).sum()))),
+    "dot": ("dot inner 点积 内积", lambda a, b: float(a @ b)),
+}
+"""What words ask of two."""
+_UNITS = re.compile(r"\s*(?:(bits?|比特)|nats?|奈特)")
 _AGAIN = "twice times 两次 两个 三个 各"
 """What is added more than once."""
 ROLES: Mapping[str, str] = {
@@ -92,6 +101,21 @@ def check_figures(line: int, text: str, names: Names) -> list[Verdict]:
     return [verdict for verdict in found if verdict is not None]
 
 
+def distinct(verdicts: list[Verdict]) -> list[Verdict]:
+    """``verdicts`` without the numbers that another of them has called wrong in its sentence."""
+    wrong = [verdict for verdict in verdicts if verdict.status == "wrong"]
+    return [
+        verdict
+        for verdict in verdicts
+        if verdict.status != "wrong"
+        or not _NUMBER.fullmatch(verdict.claim)
+        or not any(
+            verdict is not other and other.line == verdict.line and verdict.claim in other.claim
+            for other in wrong
+        )
+    ]
+
+
 def _judge(
     line: int,
     figure: Figure,
@@ -105,7 +129,7 @@ def _judge(
     if not known:
         return None
     rough = figure.unit < 1 or figure.value > 10
-    slack = (0.6 if figure.unit > 0.05 else 1.6) * figure.unit * rough + 1e-9
+    slack = (0.6 if figure.unit > 0.005 else 1.6) * figure.unit * rough + 1e-9
     if any(abs(figure.value - each) <= slack for each in [*known, *also]):
         return Verdict(line, figure.said, "right", "note.right")
     doubt = float(np.log10(len({round(each, 6) for each in known})))
@@ -119,35 +143,59 @@ def _judge(
 
 
 def _of_lists(line: int, text: str, told: list[Figure], names: Names) -> Iterator[Verdict | None]:
-    """The sum, the mean, … of a list that stands before it."""
+    """The sum, the mean, the cosine … of what stands before it."""
     for figure in told:
-        asked = next((each for each in FIGURES if holds(FIGURES[each][0], figure.words[-30:])), "")
-        if not asked or (len(figure.words) > 60 and not figure.words[-30:].strip()):
+        cue = figure.words[-30:]
+        asked = next((each for each in FIGURES if holds(FIGURES[each][0], cue)), "")
+        pair = next((each for each in PAIRS if holds(PAIRS[each][0], cue)), "")
+        if not (asked or pair) or (asked == "sum" and holds(_AGAIN, text)):
             continue
-        before = text[: figure.start]
-        here = [row for _, row, _, _ in lists_in(before)][-1:]
-        here += [
-            row
-            for name, row in names.values.items()
-            if row.ndim == 1 and re.search(rf"\b{re.escape(name)}\b", figure.words)
-        ]
-        equal = np.array([float(number) for _, number in results(before)])
-        here += [equal] if equal.size > 1 else []
-        function = FIGURES[asked][1]
+        if asked in ("sum", "largest") and figure.unit >= 1:
+            continue  # what is counted
+        here = _meant(text[: figure.start], figure, names)
+        if asked == "sum" and not here and len(names.run) > 1:
+            here = [np.array(names.run)]
+        evidence = 3.1 if here else 1.6 + 0.5 * (figure is told[0])
+        if pair:
+            rows = here if len(here) > 1 else names.lists[:3]
+            function = PAIRS[pair][1]
+            right = [function(a, b) for a, b in combinations(rows, 2) if a.size == b.size]
+            yield _judge(line, figure, right, 3.1 if len(rows) == 2 else 2.1)
+            continue
         right, also = (
-            [float(each) for row in rows if row.size > 1 for each in function(row)]
+            [float(each) for row in rows if row.size > 1 for each in FIGURES[asked][1](row)]
             for rows in (here or names.lists[:2], names.lists)
         )
-        if asked == "sum" and holds(_AGAIN, text):
-            continue
+        if asked == "entropy" and (unit := _UNITS.match(text[figure.start + len(figure.said) :])):
+            right = right[1::2] if unit[1] else right[::2]
+        if asked == "sum":
+            also += _tails(text[: figure.start])
         if asked == "largest":
-            also += [
-                float(each)
-                for step in steps(names)
-                if step.kind == "weight"
-                for each in step.table.max(1)
-            ]
-        yield _judge(line, figure, right, 3.1 if here else 1.6, also=also)
+            weights = (step.table for step in steps(names) if step.kind == "weight")
+            also += [float(each) for table in weights for each in table.max(1)]
+        yield _judge(line, figure, right, evidence, also=also)
+
+
+def _tails(before: str) -> list[float]:
+    """The sums of the last numbers of ``before``, as many as one likes."""
+    told = re.findall(r"(?<![\w.^(\[])-?\d+(?:\.\d+)?(?![\w.]*\d|\s*[*/^(\[])", before)
+    return [float(each) for each in np.cumsum([float(each) for each in told[::-1]])[1:]]
+
+
+def _meant(before: str, figure: Figure, names: Names) -> list[Floats]:
+    """The lists that a number may be of: in its sentence, named there, or what "it" is."""
+    words = figure.words
+    named = [
+        row
+        for name, row in names.values.items()
+        if row.ndim == 1 and re.search(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z\d])", words)
+    ]
+    if named:
+        return named
+    here = [row for _, row, _, _ in lists_in(before)][-1:]
+    equal = np.array([float(number) for _, number in results(before)])
+    here += [equal] if equal.size > 1 else []
+    return here or (names.lists[:1] if holds("it its 其 它", words) else [])
 
 
 def _related(line: int, told: list[Figure]) -> Iterator[Verdict | None]:
@@ -191,10 +239,13 @@ def _of_words(line: int, text: str, told: list[Figure], names: Names) -> Iterato
     itself = re.compile(rf"itself|自己|自身|(?<![A-Za-z])(?:{tokens})(?![A-Za-z])")
     subject: int | None = None
     for figure in told:
-        after = text[figure.start + len(figure.said) :][:12]
-        named = [match[0] for match in itself.finditer(figure.words)] or (
-            [match[0] for match in itself.finditer(after)][:1]
+        after = text[figure.start + len(figure.said) :][:32]
+        given = re.match(
+            rf"\W*(?:的注意力)?(?:放在了?|给了?|of \w+ attention (?:to|on)|to|on)\W*({itself.pattern})",
+            after,
         )
+        named = [match[0] for match in itself.finditer(figure.words)]
+        named = [*named[: subject is None], given[1]] if given else named
         places = [names.tokens.index(word) if word in names.tokens else None for word in named]
         if subject is None and places:
             subject = places.pop(0)

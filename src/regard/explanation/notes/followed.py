@@ -30,6 +30,7 @@ _MAPS: Mapping[str, Callable[[Floats], Floats]] = {
     "squared": np.square,
     "squared centred": lambda row: (row - row.mean()) ** 2,
     "normalised": lambda row: (row - row.mean()) / row.std(),
+    "normalised of a sample": lambda row: (row - row.mean()) / row.std(ddof=1),
     "normalised by rms": lambda row: row / np.sqrt(np.square(row).mean()),
     "unit": lambda row: row / np.sqrt(np.square(row).sum()),
     "relu": lambda row: np.maximum(row, 0),
@@ -78,6 +79,8 @@ def followed(names: Names, size: int) -> Iterator[Step]:
                 yield Step("columns", matrix.sum(0)[None, :], f"columns {name}", rows=False)
         if "positions" in names.said:
             yield from _positions(names, size, recent)
+        if size == 2:
+            yield from _turned(recent, names.angles)
         for (i, one), (j, other) in combinations(enumerate(recent), 2):
             if one.size == other.size == size:
                 for kind, function in _PAIRS.items():
@@ -93,6 +96,15 @@ def _positions(names: Names, size: int, recent: list[Floats]) -> Iterator[Step]:
             yield Step("position", table, f"PE {width}")
             for place, row in enumerate(row for row in recent if row.size == size):
                 yield Step("added", row + table, f"list {place} PE {width}")
+
+
+def _turned(recent: list[Floats], angles: list[float]) -> Iterator[Step]:
+    """Pairs of numbers turned by the angles that were told."""
+    for place, (x, y) in ((place, row) for place, row in enumerate(recent) if row.size == 2):
+        for angle in angles:
+            c, s = np.cos(angle), np.sin(angle)
+            turned = np.array([[c * x - s * y, s * x + c * y]])
+            yield Step("turned", turned, f"turned {place}", rows=False)
 
 
 def _of_one(row: Floats, source: str, size: int, names: Names) -> Iterator[Step]:

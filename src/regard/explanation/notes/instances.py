@@ -30,7 +30,7 @@ _AND = r"\s*(?:,\s*(?:and )?|and|、|且|和|与)\s*"
 _LINK = (
     r"\s*(?:,|tokens|个?词元?)?\s*(?:的?时候?,?|的话,?|for|we (?:get|have)|you get|it (?:is|would be|becomes|gives)"
     r"|th(?:is|at|ese|ose) (?:is|are|gives|makes|means)|there are|gives|is|yields|就?(?:共|总共)?(?:有|为|是|得到?|等于)|则为|结果[为是]|[:：=]|->|→)+"
-    r"\s*(?:about |约)?(?:[A-Za-z]\w?\s*=\s*)?"
+    r"\s*(?:about |约)?(?:[A-Za-z|][\w|^]{0,6}\s*=\s*)?"
 )
 _END = r"(?=\s*(?:$|[.,;。；、)!]|and\b|which\b|numbers|entries|pairs|products|multiplications|[次个对]))"
 _ITEM = re.compile(rf"(?P<set>{_SET}(?:{_AND}{_SET})*){_LINK}(?P<value>-?{_NUMBER}){_END}")

@@ -14,12 +14,11 @@ import numpy as np
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import pieces
-from regard.explanation.notes.equations import shown
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.figures import check_figures
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
-from regard.explanation.notes.sums import check_sums, check_weighted, lists_in, remember
+from regard.explanation.notes.sums import check_weighted, lists_in, remember
 from regard.explanation.notes.worked import Claim, check_claims, kinds_of, meet, position_of, row_of
 from regard.explanation.sheet import Floats
 
@@ -49,10 +48,11 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     meet(sentence, names)
     text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", " ")
     silent = DENIED.search(text) or NOT.search(_BESIDE.sub("", text))
-    found = [] if silent else check_sums(line, text, names) + _places(line, text, names)
+    found: list[Verdict] = []
     if kinds_of(text) and not any(True for _ in lists_in(text)):
         names.speaking = text[-90:]
     names.divisors = _divisors(text)
+    names.angles = [*_angles(text, names), *names.angles][:6]
     rows: list[Claim] = []
     for start, claimed, units, said in lists_in(text):
         if _MATRIX_ROW.search(text[:start]) and claimed.size > 1:
@@ -69,7 +69,10 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
         if not denied and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
             claim = _claim(line, said, claimed, units, text, start, names)
             verdicts = [] if _EXPRESSION.search(text[:start]) else check_claims([claim], names)
-            found += verdicts or _shares(claim, text, start)
+            verdicts = verdicts or _shares(claim, text, start)
+            found += verdicts
+            if any(verdict.status == "wrong" for verdict in verdicts):
+                continue  # nobody goes on from it
         names.lists = [claimed, *names.lists][:8]
     if not silent:
         found += check_claims(rows, names)
@@ -101,7 +104,7 @@ def _claim(
     before = re.split(r"[\])]", text[:start].rstrip("[( "))[-1][-90:]
     after = re.split(r"[\d\[(.,，;。；]|\band\b", text[start + len(said) :])[0][:24]
     words = f"{before} {after}"
-    if kinds_of(words):
+    if own := kinds_of(words):
         names.speaking = words
     else:
         words = f"{names.speaking} {words}"
@@ -112,53 +115,12 @@ def _claim(
     name = _NAMED.search(text[:start])
     return Claim(
         line, said, claimed, units, words, row_of(before, names), position_of(words),
-        before=source, name=name[1] if name else "",
+        before=source, since=last[0][1] if own and len([*lists_in(text[:start])]) == 1 else None,
+        name=name[1] if name else "",
     )  # fmt: skip
 
 
 _NAMED = re.compile(r"([A-Za-z]\w*)\s*=\s*[\[(]?$")
-_ORDINALS = ("first", "second", "third", "fourth", "fifth"), ("一", "二", "三", "四", "五")
-_NTH = re.compile(
-    r"(?:(?:the )?(?P<e>first|second|third|fourth|fifth) (?:token|word|key|position|one|value)|(?:token|word|key|position|词|位置)\s*(?P<n>[1-5])|第\s*(?P<z>[一二三四五1-5])\s*个?(?:词元?|键|位置|token|单词))"
-    r"(?P<how>[^\d.。;；,，]{0,24}?(?:gets?|receives?|takes?|has|weight|权重|分走了?|占了?|得到?|拿到?)[^\d.。;；,，]{0,16}?)(?P<said>\d+(?:\.\d+)?)(?P<percent>\s*\\?%)?",
-    re.I,
-)
-
-
-def _places(line: int, text: str, names: Names) -> list[Verdict]:
-    """One weight of the list before it, by its place: "the third word gets 4.2 %"."""
-    found = []
-    weights = next((each for each in names.lists if abs(each.sum() - 1) < 0.02), None)
-    for told in _NTH.finditer(text) if weights is not None else ():
-        assert weights is not None
-        word = told["e"] or told["z"] or told["n"]
-        index = next(
-            (i for names_ in _ORDINALS for i, each in enumerate(names_) if each == word.lower()),
-            None,
-        )
-        index = int(word) - 1 if index is None else index
-        by = 0.01 if told["percent"] else 1.0
-        claimed = float(told["said"]) * by
-        unit = 10.0 ** -len(told["said"].partition(".")[2]) * by
-        near = [
-            i for i, weight in enumerate(weights) if abs(weight - claimed) <= 0.6 * max(unit, 0.001)
-        ]
-        if index >= len(weights) or not near or unit > 0.01:
-            continue
-        if index in near:
-            found.append(Verdict(line, told[0], "right", "note.right"))
-        else:
-            right = shown(np.asarray(weights[index] / by), np.asarray(unit / by))
-            found.append(
-                Verdict(
-                    line,
-                    told[0],
-                    "wrong",
-                    "note.wrong",
-                    {"right": right + "%" * bool(told["percent"])},
-                )
-            )
-    return found
 
 
 def _shares(claim: Claim, text: str, start: int) -> list[Verdict]:
@@ -174,6 +136,28 @@ def _shares(claim: Claim, text: str, start: int) -> list[Verdict]:
         return []
     right = {"right": f"Σ = 1 ≠ {numbers.sum():.4g}"}
     return [Verdict(claim.line, claim.said, "wrong", "note.wrong", right)]
+
+
+_ANGLE = re.compile(
+    r"(?:\bby|\bangles?|rotat\w+|旋转|角度?)\D{0,12}?(-?\d+(?:\.\d+)?)(\*pi/180)?(?![\d.]*\s*[,*])"
+)
+
+
+def _angles(text: str, names: Names) -> list[float]:
+    """What a sentence turns vectors by: an angle, or that of a position."""
+    if not re.search(r"rotat|RoPE|旋转", text + names.heading, re.I):
+        return []
+    theta = next(
+        (
+            float(names.values[t])
+            for t in ("theta",)
+            if t in names.values and not names.values[t].ndim
+        ),
+        1.0,
+    )
+    told = [float(one) * (np.pi / 180 if other else 1.0) for one, other in _ANGLE.findall(text)]
+    places = re.findall(r"(?:position|\bm\s*=|\bn\s*=|位置)\s*(\d{1,2})(?!\d)", text)
+    return [*told, *(float(place) * theta for place in places)]
 
 
 def _divisors(text: str) -> list[float]:

@@ -47,6 +47,7 @@ def plain(text: str) -> str:
         text = re.sub(r"\\sqrt\s*\{([^{}]*)\}", r"sqrt(\1)", text)
         text = re.sub(r"\^\{([^{}]*)\}", r"^(\1)", text)
         text = re.sub(r"_\{([^{}]*)\}", r"_\1", text)
+    text = re.sub(r"([A-Za-z])\^\(\((\d)\)\)", r"\1_\2", text.replace("\\%", "%"))
     for sign, other in _PLAIN:
         text = text.replace(sign, other)
     text = re.sub(r"‖([^‖]+)‖", r"|\1|", text)

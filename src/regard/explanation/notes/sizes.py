@@ -60,7 +60,7 @@ ROLES = {
     "bits": _role(r"", r"bits?\b(?! (?:float|number|integer|precision))|比特"),
     "perplexity": _role(r"perplexity|困惑度", r"(?:of |in )?perplexity"),
     "loss": _role(r"(?:cross[- ]entropy|loss|log[- ]likelihood)|(?:损失|交叉熵)", ""),
-    "entropy": _role(r"(?:entropy)[^,，.;；\d]{0,40}|熵(?:值|最大)?", ""),
+    "entropy": _role(r"(?:entropy)(?:(?!ln|log)[^,，.;；\d]){0,40}|熵(?:值|最大)?", ""),
     "weight": _role(r"(?:each|every|all|the|its)? ?(?:attention )?(?:weights?|probability|probabilities)(?: (?:each|all|then|of each(?: key)?))?|(?:each|every) (?:token|key|word|position) gets(?: an?)?(?: weight| probability)?|(?:权重|概率)(?:都|均|各|就)?|各[得占分]到?|每个[词键]?(?:各?[得占]|分到)", ""),
     "scale": _role(r"(?:scal(?:e|ing) factor|scale)(?: for [^,.;]*)?|scores? (?:are |is )?(?:multiplied|scaled) by|缩放(?:因子|系数)|乘以", ""),
     "divisor": _role(r"(?:divid\w+|scal\w+ down)(?: (?:the|all|our|these|raw|scores?|dot|products?|logits|them|it|results?))* by|除以", ""),

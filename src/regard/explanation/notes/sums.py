@@ -24,6 +24,9 @@ _BARE = re.compile(
 _BRACKETS = re.compile(rf"(?<![\w)\]])[(\[]\s*({_NUMBER}(?:\s*,\s*{_NUMBER})+)\s*[)\]]")
 
 
+_COMMAS = re.compile(
+    r"(?<![\w.,(\[*/^+=-])(?<![*/^+=\[(] )(-?\d+\.\d+(?:, -?\d+\.\d+){2,})(?![\w.]*\d|\s*[*/^+=\])]|, \d)"
+)
 _SLASHES = re.compile(r"(?<![\w/.])(0?\.\d+(?:\s/\s0?\.\d+)+)(?![\w/])")
 
 
@@ -91,13 +94,6 @@ _RESULT = re.compile(
 )
 
 
-_ADDED = re.compile(
-    r"(?<!weighted )(?:\b(?:add|sum)(?:s|ming|ming them)? (?:up )?(?:to|gives|is)\b|\b(?:sum|total|denominator|normali[sz]er)(?: (?:of (?:the |these |those |all )?(?:exp\w*|three|four|numbers|values|them|it|row|terms)|here))?\s*(?:is|=|:|comes to|equals|gives)"
-    r"|(?<!加权)(?:总和|之和|加起来|求和|合计|分母|相加|和)(?:大?约|就|也)?(?:为|是|等于|得到?|=|：|:)+)\s*(?:about |roughly |约)?\$?(-?\d+(?:,\d{3})*(?:\.\d+)?)(?![\d.]*\s*[*/+^-])",
-    re.I,
-)
-
-
 def results(text: str) -> list[tuple[int, str]]:
     """The numbers that equations in ``text`` end with, and where they stand."""
     return [
@@ -119,39 +115,11 @@ def remember(text: str, names: Names) -> None:
         names.lists = [np.array(names.run), *names.lists][:8]
 
 
-def check_sums(line: int, text: str, names: Names) -> list[Verdict]:
-    """The sum of the numbers before it: of a list, or of what equations came to."""
-    found = []
-    for told in _ADDED.finditer(text):
-        if re.search(r"\btwice\b|\btimes\b|两次|两个", text[: told.start()]):
-            continue
-        before = text[: told.start()]
-        here = [np.array([float(number) for _, number in results(before)])]
-        here += [claimed for _, claimed, _, _ in lists_in(before)][::-1]
-        here = [row for row in here if row.size > 1]
-        rows = here or names.lists[:2]
-        number = literal(parsed(told[1].replace(",", "")) or Number("0"))
-        if number is None or not rows:
-            continue
-        claimed, unit = float(number[0]), float(number[1])
-        slack = [0.5 * unit + 0.5 * unit * row.size * bool((row % 1).any()) + 1e-9 for row in rows]
-        if any(abs(claimed - row.sum()) <= s for row, s in zip(rows, slack, strict=True)):
-            found.append(Verdict(line, told[0], "right", "note.right"))
-        elif (
-            (here or names.run or unit < 1)
-            and 0.6 < claimed / (rows[0].sum() or np.inf) < 1.67
-            and (unit < 1 or claimed > 1000)
-        ):
-            right = shown(np.asarray(rows[0].sum()), np.asarray(unit))
-            found.append(Verdict(line, told[0], "wrong", "note.wrong", {"right": right}))
-    return found
-
-
 def lists_in(text: str) -> Iterator[tuple[int, Floats, Floats, str]]:
     """The lists in ``text``: where each stands, its numbers, their last digits, as written."""
     spans = sorted(
         (match.start(), match[1], match[0])
-        for pattern in (_BARE, _BRACKETS, _SLASHES)
+        for pattern in (_BARE, _BRACKETS, _SLASHES, _COMMAS)
         for match in pattern.finditer(text)
     )
     for start, inner, said in spans:

@@ -47,7 +47,11 @@ class Row:
         told = self.told[column] if column < len(self.told) else None
         if told is None or told[0].ndim != 1 or told[0].size < 2:
             return None
-        return Claim(self.line, self.cells[column], *told, words, self.place, self.position)
+        first = self.told[0]
+        before = first[0] if first is not None and first[0].shape == told[0].shape else None
+        return Claim(
+            self.line, self.cells[column], *told, words, self.place, self.position, before=before
+        )
 
 
 def check_worked(head: list[str], rows: list[tuple[int, list[str]]], names: Names) -> list[Verdict]:

@@ -40,6 +40,7 @@ KINDS: Mapping[str, str] = {
     "relu": "relu rectified",
     "unit": "unit clipped clip 单位 裁剪",
     "columns": "column 列",
+    "turned": "rotate rotated rotating rotation rope 旋转",
     "added": "add added adding residual plus sum 残差 相加 加上",
     "gradient": "gradient derivative 梯度 导数",
 }
@@ -57,6 +58,7 @@ _SYMBOLS = {
 """The steps that people give these letters."""
 _DIRECT = ("relu", "centred", "squared", "columns")
 """Steps that a single word tells."""
+_AFFINE = "gamma beta leaky slope eps epsilon rms rmsnorm weight"
 MASKED = "mask masked causal future hidden hide 掩码 因果 遮 未来 看不到"
 HYPOTHETICAL = "if suppose without would instead unlike 如果 假如 若 假设 要是 没有 不"
 _ORDINALS = {
@@ -85,6 +87,8 @@ class Claim:
     """Its position, counted from 0."""
     before: Floats | None = None
     """The list that it is said to come of."""
+    since: Floats | None = None
+    """The only list before it in its sentence."""
     name: str = ""
     """What it is called."""
     lines: tuple[int, ...] = ()
@@ -179,7 +183,7 @@ def check_claims(claims: Sequence[Claim], names: Names) -> list[Verdict]:
         if right or _told(claim, names):
             found.append(Verdict(claim.line, claim.said, "right", "note.right"))
         else:
-            left += _doubts(claim, near) + _after_scores(claim, near)
+            left += _doubts(claim, near) + _after_scores(claim, near) + _named(claim, near)
     names.doubts += left
     return found + settled(names, {doubt.claim for doubt in left})
 
@@ -267,6 +271,21 @@ def _after_scores(claim: Claim, near: Iterable[Step]) -> list[Doubt]:
         for step in near
         if step.source.startswith("before") and (np.abs(step.table[0] - numbers) > 0.02).any()
     ]  # fmt: skip
+
+
+def _named(claim: Claim, near: Iterable[Step]) -> list[Doubt]:
+    """What a single word tells of the only list before it, "normalised", and is not so."""
+    kinds = kinds_of(claim.words)
+    asked = kinds & {"relu", "centred", "squared", "normalised"}
+    if claim.since is None or len(asked) != 1 or kinds & {"output", "added", "score"}:
+        return []
+    if holds(f"{HYPOTHETICAL} {_AFFINE}", claim.words) or claim.since.shape != claim.numbers.shape:
+        return []
+    rows = [s.table[0] for s in near if s.kind in asked and s.source == "list 0"]
+    return [
+        Doubt(claim, row, int(np.abs(row - claim.numbers).argmax()), "list 0", True, SURE)
+        for row in rows[:1]
+    ]
 
 
 def _doubts(claim: Claim, near: Iterable[Step]) -> list[Doubt]:
