@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Verdict
@@ -48,6 +49,11 @@ _GIVEN = re.compile(
 )
 """What opens a sentence that supposes something."""
 _INPUTS = frozenset(("x", "q", "k", "v", "qkv", "ids"))
+_OF_IT = re.compile(
+    r"\W*(?:with|which has|it has|of|这个矩阵的|它的)?\s*(?:the )?(?:shape|size|形状|大小)(?: is| of|是|为)?\s*",
+    re.I,
+)
+"""What tells the shape of the matrix that was shown."""
 _HEADING = re.compile(r"\s*#+ |\W*\*\*[^*]+\*\*\W*$")
 
 
@@ -76,32 +82,45 @@ def _written(shape: Shape, said: str) -> str:
 
 
 def _collected(lines: Sequence[str]) -> tuple[list[Told], dict[int, Extents]]:
+    """The shapes that a note tells, and the extents that it tells under each heading."""
     tolds: list[Told] = []
     sections: dict[int, Extents] = {}
-    section, heading, fenced, head = 0, "", "", ""
-    intro = ""
+    section, heading, head, intro, drawn = 0, "", "", "", ""
+    shown: Shape = ()
+    fenced = False
     for number, raw in enumerate(lines, 1):
-        if mark := re.match(r"\s*(```|~~~)", raw):
-            fenced = "" if fenced else mark[1]
-            continue
+        if re.match(r"\s*(?:```|~~~)", raw):
+            fenced = not fenced
         if fenced:
             continue
         if _HEADING.match(raw):
-            section, heading = section + 1, raw
+            section, heading, shown = section + 1, raw, ()
         text = _plain(raw)
-        for axis, size in sizes_told(text):
-            sections.setdefault(section, {}).setdefault(axis, set()).add(size)
+        here = sections.setdefault(section, {})
+        told = [*sizes_told(text)]
+        drawn = drawn + raw if drawn or "\\begin{" in raw else ""
+        if drawn and drawn.count("\\end{") >= drawn.count("\\begin{"):
+            shown, drawn = _drawn(drawn), ""
         if raw.lstrip().startswith("|"):
             head = head or text
-            tolds += _of_row(number, head, text, heading, section)
-            for axis, size in _sizes_of_row(head, text):
-                sections.setdefault(section, {}).setdefault(axis, set()).add(size)
-            continue
-        head = ""
-        tolds += _of_text(number, text, f"{heading} {intro}", section)
-        if raw.strip() and not re.match(r"\s*(?:[-*+]|\d+[.)、])\s", raw):
-            intro = text
+            tolds += _of_row(Place(number, heading, section), head, text)
+            told += _sizes_of_row(head, text)
+        else:
+            head = ""
+            tolds += _of_text(Place(number, f"{heading} {intro}", section, shown), text)
+            if raw.strip() and not re.match(r"\s*(?:[-*+]|\d+[.)、])\s", raw):
+                intro = text
+        for axis, size in told:
+            here.setdefault(axis, set()).add(size)
     return tolds, sections
+
+
+def _drawn(text: str) -> Shape:
+    """The shape of the one matrix that a formula shows; none where it shows several."""
+    found = re.findall(r"\\begin\{[pbvB]?matrix\}(.*?)\\end\{", text)
+    rows = [row for row in re.split(r"\\\\", found[0]) if row.strip()] if len(found) == 1 else []
+    wide = {row.count("&") + 1 for row in rows}
+    return (str(len(rows)), str(wide.pop())) if len(wide) == 1 else ()
 
 
 def _plain(text: str) -> str:
@@ -136,103 +155,73 @@ def _sizes_of_row(head: str, row: str) -> Iterator[tuple[str, str]]:
                 yield from sizes_told(f"{name} = {cell}")
 
 
-def _of_row(line: int, head: str, text: str, heading: str, section: int) -> Iterator[Told]:
+@dataclass(frozen=True)
+class Place:
+    """Where a shape is told."""
+
+    line: int
+    around: str
+    """The heading over it and the words before it."""
+    section: int
+    shown: Shape = ()
+    """The shape of the matrix that was shown last."""
+
+    def told(
+        self, label: str, match: re.Match[str], kind: str, shaped: str, *near: str, said: str = ""
+    ) -> Iterator[Told]:
+        """The shape ``match`` of what ``label`` names, unless it may be a vector instead."""
+        axes = _axes(match)
+        certain = not match["tuple"] or len(axes) > 3 or bool(_SHAPED.search(shaped))
+        if certain or len(axes) > 2:
+            side, one = side_of(label, *near, self.around), bool(ONE_HEAD.search(label))
+            given = kind in _INPUTS and not said and bool(_GIVEN.search(label))
+            said = said or f"{label.strip()} {match[0]}"
+            yield Told(self.line, said, kind, axes, side, self.section, one, certain, given)
+
+
+def _of_row(place: Place, head: str, text: str) -> Iterator[Told]:
     """The shapes in a table's row, each called by the words before it and its column's head."""
     cells, heads = _cells(text), _cells(head)
     label = ""
-    for place, cell in enumerate(cells):
+    for number, cell in enumerate(cells):
         match = SHAPE.fullmatch(re.sub(r"^(?:R|∈| )+(?=\^)", "", cell))
-        column = heads[place] if len(heads) == len(cells) else ""
+        column = heads[number] if len(heads) == len(cells) else ""
         if not match:
             label = cell if kind_of(cell) or not label else label
-            continue
-        kind = kind_of(label)
-        if not kind and label:
-            kind = kind_of(column)
-        if kind:
-            certain = bool(_SHAPED.search(head)) or bool(match["by"]) or len(_axes(match)) > 3
-            if not certain and len(_axes(match)) < 3:
-                continue
-            side = side_of(label, column, heading)
-            yield Told(
-                line,
-                f"{label} | {cell}",
-                kind,
-                _axes(match),
-                side,
-                section,
-                bool(ONE_HEAD.search(label)),
-                certain,
-            )
+        elif kind := kind_of(label) or (kind_of(column) if label else ""):
+            yield from place.told(label, match, kind, head, column, said=f"{label} | {cell}")
 
 
-def _of_text(line: int, text: str, around: str, section: int) -> Iterator[Told]:
+def _of_text(place: Place, text: str) -> Iterator[Told]:
     """The shapes in a line of text, each called by the name that stands next to it."""
     bare = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>)\s+", "", text)
     if item := re.fullmatch(rf"([^:：]{{1,70}}?)\s*[:：]\s*({SHAPE.pattern})[\s.。;；,]*", bare):
         match = SHAPE.search(item[2])
         if match and (kind := kind_of(item[1])):
-            certain = (
-                not match["tuple"]
-                or len(_axes(match)) > 3
-                or bool(_SHAPED.search(item[1] + around))
-            )
-            if not certain and len(_axes(match)) < 3:
-                return
-            yield Told(
-                line,
-                bare.strip(),
-                kind,
-                _axes(match),
-                side_of(item[1], around),
-                section,
-                bool(ONE_HEAD.search(item[1])),
-                certain,
-            )
+            shaped = item[1] + place.around
+            yield from place.told(item[1], match, kind, shaped, said=bare.strip())
         return
-    around = f"{bare[:60]} {around}"
+    place = replace(place, around=f"{bare[:60]} {place.around}")
     for sentence in re.split(r"(?<=[。！？；;])|(?<=[.!?])\s+(?=[A-Z\[(`$*x])", bare):
-        yield from _of_sentence(line, sentence, around, section)
+        yield from _of_sentence(place, sentence)
 
 
-def _of_sentence(line: int, sentence: str, around: str, section: int) -> Iterator[Told]:
+def _of_sentence(place: Place, sentence: str) -> Iterator[Told]:
     end = 0
     for match in SHAPE.finditer(sentence):
         before, after = sentence[end : match.start()], sentence[match.end() :]
         end = match.end()
-        if kind_of(before[-200:]) == "" and not re.search(r"\w", before):
+        if place.shown and match.start() < 40 and _OF_IT.fullmatch(before):
+            yield Told(place.line, before + match[0], "x", _axes(match), right=place.shown)
             continue
         name = _named(before) or _named_behind(after)
-        if not name:
+        if not name or _FACTOR.match(after) or _STEP.search(sentence):
             continue
         kind, label = name
-        if (
-            before.endswith("(")
-            and (own := re.search(r"\S+\($", before))
-            and (kind_of(own[0][:-1]))
-        ):
-            kind = kind_of(own[0][:-1].removeprefix("乘"))
-        if not kind or _FACTOR.match(after) or _STEP.search(sentence):
-            continue
-        if (
-            match["tuple"]
-            and not _SHAPED.search(sentence)
-            and (len(_axes(match)) < 3 or before[-1:] in "([")
-        ):
-            continue
-        one = bool(ONE_HEAD.search(before[-60:]))
-        said = f"{label.strip()} {match[0]}"
-        yield Told(
-            line,
-            said,
-            kind,
-            _axes(match),
-            side_of(label, sentence, around),
-            section,
-            one,
-            not match["tuple"] or len(_axes(match)) > 3 or bool(_SHAPED.search(sentence)),
-            kind in _INPUTS and bool(_GIVEN.search(before)),
-        )
+        if own := re.search(r"(\S+)\($", before):  # "times W_O (4 × 4)"
+            kind = kind_of(own[1].removeprefix("乘")) or kind
+        if not match["tuple"] or before[-1:] not in "([" or _SHAPED.search(sentence):
+            yield from place.told(label, match, kind, sentence, sentence)
 
 
 def _named(before: str) -> tuple[str, str] | None:

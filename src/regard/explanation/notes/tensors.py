@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from regard.explanation.notes.extents import LETTERS, Extents, axes_called, with_derived
 
@@ -20,6 +20,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "ids": ("i", "Bi", "iB"),
     "x": ("id", "Bid", "iBd", "1id", "d"),
     "out": ("id", "iv", "Bid", "Biv", "iBd", "hiv", "Bhiv", "Bihv", "d"),
+    "product": ("iv",),
     "token": ("d", "1d", "Bd", "B1d"),
     "q": ("ik", "id", "Bid", "Bik", "iBd", "Bhik", "Bihk", "hik", "ihk", "Hik"),
     "k": ("jk", "jd", "Bjd", "Bjk", "BjG", "jBd", "Bgjk", "Bjgk", "gjk", "jgk", "Hjk", "Bhjk", "hjk"),
@@ -69,18 +70,13 @@ class Told:
     """Whether it is said to be a shape."""
     given: bool = False
     """Whether it is only supposed: "let X be 3 × 2"."""
+    right: Shape = ()
+    """The shape that is right, where the note has shown the matrix itself."""
 
     @property
     def square(self) -> bool:
         """Whether it is a square of scores, which tells how many tokens there are."""
         return self.kind in ("scores", "causal") and len(set(self.axes)) == 1
-
-
-@dataclass
-class Section:
-    """What holds under one heading: the extents that it tells, and whose axes its letters are."""
-
-    told: Extents = field(default_factory=dict)
 
 
 def judged(tolds: Sequence[Told], sections: Mapping[int, Extents]) -> Iterator[tuple[Told, Shape]]:
@@ -90,11 +86,26 @@ def judged(tolds: Sequence[Told], sections: Mapping[int, Extents]) -> Iterator[t
     for told in tolds:
         if told.given or (len(told.axes) == 2 and turned[True] >= max(turned[False], 1)):
             continue  # its columns are the tokens
+        if told.right:
+            yield told, told.right
+            continue
         near = [each for each in tolds if each is not told and each.section == told.section]
         far = [each for each in tolds if each is not told and each.section != told.section]
         known = _known(told, sections, near, far, letters)
-        if right := _right(told, known):
+        bare = replace(told, kind="product") if _bare(told, near) else told
+        if right := _right(bare, known):
             yield told, right
+
+
+def _bare(told: Told, near: Sequence[Told]) -> bool:
+    """Whether it is the output of one head that nothing follows: as wide as its values."""
+    kinds = {each.kind for each in near}
+    return (
+        told.kind == "out"
+        and len(told.axes) == 2
+        and not kinds & _AFTER_HEADS
+        and bool(kinds & {"v", "qkv"})
+    )
 
 
 def _turned(told: Told) -> bool | None:
@@ -267,7 +278,13 @@ _ALIKE: Mapping[str, tuple[str, ...]] = {
     "i": ("n",), "j": ("n",), "P": ("P", "n"),
 }  # fmt: skip
 """Whose letters an axis goes by, the first of them that the note has."""
-_RESULTS = frozenset(("scores", "mixed", "merged", "head", "out", "transposed", "hidden", "logits"))
+_AFTER_HEADS = frozenset(("W_O", "merged", "split", "hidden", "matrix"))
+"""What tells that there is more than one head, or a layer after it."""
+_USUAL = {"i": "n", "j": "n", "B": "B", "h": "h"}
+"""The letters of axes that the note has none for."""
+_RESULTS = frozenset(
+    ("product", "scores", "mixed", "merged", "head", "out", "transposed", "hidden", "logits")
+)
 """What follows from the others."""
 _OTHERS_ROWS = {"q": "j", "k": "i", "v": "i"}
 """Of which lengths a tensor does not speak."""
@@ -327,7 +344,9 @@ def _filled(form: str, axes: Shape, known: Extents, letters: Mapping[str, Sequen
     found = []
     for axis, size in zip(form, axes, strict=True):
         values = [value for value in known.get(axis, ()) if value.isdigit() == size.isdigit()]
-        values = values or ([] if size.isdigit() else [*letters.get(axis, ())])
+        values = values or (
+            [] if size.isdigit() else [*letters.get(axis, ()), *_USUAL.get(axis, ())]
+        )
         if _admits(axis, size, known, letters):
             found.append(size)
         elif axis == "1":
