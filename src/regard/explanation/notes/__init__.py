@@ -308,6 +308,6 @@ def _spoken(verdicts: list[Verdict]) -> bool:
 def _sentences(text: str) -> list[str]:
     return [
         part
-        for part in re.split(r"(?<=[.!?])\**\s+(?=[A-Z\[(`$*x])|(?<=[。！？；])", text)
+        for part in re.split(r"(?<=[.!?])[\"”*]*\s+(?=[A-Z\[(`$*x])|(?<=[。！？；])", text)
         if part.strip()
     ]

@@ -147,6 +147,10 @@ def _named(value: str, chinese: bool) -> str:
 
 BELIEFS = (
     Belief(("cross",), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), ("Q: decoder; K, V: encoder", "Q: decoder; K, V: encoder（Q 来自解码器，K、V 来自编码器）"), inherits=True),
+    Belief(("encoder", "decoder"), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), ("Q: decoder; K, V: encoder", "Q: decoder; K, V: encoder"), ("self", "cross")),
+    Belief(("encoder",), "", {"": "every position"}, ("only past",), ("every position: no causal mask", "所有位置：不需要因果掩码"), ("decoder", "GPT", "causal")),
+    Belief(("attention", "permuted alike"), "", {"": "equivariant"}, ("equivariant", "invariant"), ("equivariant", "等变 (equivariant)")),
+    Belief(("sinusoid",), "parameters", {"": "zero"}, ("zero", "n by d"), ("0", "0"), ("learned",)),
     Belief(("weights|softmax",), "mixed", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores",), near=6),
     Belief(("causal",), "hide", {"": "future"}, ("future", "past")),
     Belief(("mask",), "applied", {"": "before softmax"}, ("before softmax", "after softmax"), unless=("keep", "constant", "zero"), near=12),
@@ -156,7 +160,7 @@ BELIEFS = (
     Belief(("T5",), "T5", {"": "encoder-decoder"}, ("encoder-only", "decoder-only"), unless=("BERT", "GPT"), near=24),
     Belief(("original", "layernorm|sublayer"), "sublayer|layernorm", {"": "after"}, ("before", "after"), ("post-norm: after the sub-layer", "Post-Norm：子层之后"), ("GPT", "softmax")),
     Belief(("cache",), "speeds", {"": "inference"}, ("training", "inference")),
-    Belief(("cache",), "stores", {"": "key|value"}, ("key", "value", "query", "scores"), ("K, V", "K, V"), whole=True),
+    Belief(("cache",), "stores", {"": "key|value"}, ("key", "value", "query", "scores"), ("K, V", "K, V"), ("grouped",), whole=True),
     Belief(("multiquery|grouped",), "shares", {"": "query"}, ("query", "key"), ("query heads share a key and a value head", "查询头共享键和值的头"), near=12, leading=True),
     Belief(("alibi",), "adds", {"": "scores"}, ("scores", "embedding"), ("S + B: to the scores", "S + B：加在分数上")),
     Belief(("alibi",), "slope", {"": "fixed"}, ("trained", "fixed"), ("fixed: 2^(−8h/H)", "固定：2^(−8h/H)")),
@@ -167,7 +171,7 @@ BELIEFS = (
     Belief(("sinusoid",), "", {"": "fixed"}, ("learned", "fixed"), ("fixed: sin, cos", "固定：sin, cos"), ("alike",), inherits=True),
     Belief(("position|sinusoid",), "position|embedding", {"": "adds"}, ("adds", "concatenates", "multiplies"), ("added: X + P", "相加：X + P"), ("root", "query", "rope", "head", "layer"), inherits=True),
     Belief(("flash",), "", {"": "exact"}, ("exact", "approximate", "sparse"), ("exact: softmax(QKᵀ/√d) V", "精确：softmax(QKᵀ/√d) V")),
-    Belief(("head",), "head|output", {"": "concatenates"}, ("concatenates", "averages", "summed"), ("concatenated: [O₁ … Oₕ] W_O", "拼接：[O₁ … Oₕ] W_O"), ("weights", "residual", "value", "parameters", "projections"), near=24),
+    Belief(("head",), "head|output", {"": "concatenates"}, ("concatenates", "averages", "summed"), ("concatenated: [O₁ … Oₕ] W_O", "拼接：[O₁ … Oₕ] W_O"), ("weights", "residual", "value", "parameters", "projections", "scores", "key"), near=24),
     Belief(("residual",), "", {"": "adds"}, ("adds", "concatenates", "multiplies", "averages"), ("x + f(x)", "x + f(x)"), ("network", "head", "dense")),
     Belief(("rnn",), "", {"": "one by one"}, ("together", "one by one"), ("n steps, one by one", "n 步，逐个进行"), ("attention", "hardly", "head")),
     Belief(("decoder", "inference"), "inference", {"": "one by one"}, ("together", "one by one"), ("one token at a time", "逐个生成"), ("training", "head", "encoder"), near=16),

@@ -34,7 +34,7 @@ LEXICON = {
     "see": "attend*|see|sees|look|looks|看到|看见|关注|访问", "hide": "hide*|hidden|mask|masks|masked|masking|block*|遮住|遮掉|遮盖|屏蔽|遮蔽|盖住",
     "keep": "keep*|kept|retain*|allow*|保留|留下|允许", "future": "future*|later|next|subsequent|following|after it|to the right|未来|之后|后面|后续|右边|以后",
     "past": "past|previous|earlier|preceding|before it|to the left|之前|前面|过去|左边|以前|先前",
-    "after softmax": "after the softmax|after softmax|softmax 之后|softmax之后|softmax 后|softmax后", "softmax first": "先做 softmax|先做softmax|先 softmax|softmax first", "stores": "store*|hold*|cache*|keep|keeps|save*|contain*|存|存储|保存|缓存的是|缓存了|存放", "rotates": "rotat*|turn*|appl*|旋转|作用|应用", "concatenates": "concatenat*|stacked|appended|拼接|串联",
+    "after softmax": "after the softmax|after softmax|softmax 之后|softmax之后|softmax 后|softmax后", "softmax first": "先做 softmax|先做softmax|先 softmax|softmax first", "stores": "store*|hold*|keep|keeps|save*|contain*|存|存储|保存|缓存的是|缓存了|存放", "rotates": "rotat*|turn*|appl*|旋转|作用|应用", "concatenates": "concatenat*|stacked|appended|拼接|串联",
     "multiplies": "multipl*|相乘|乘以|乘到|乘上", "averages": "averag*|mean of|取平均|求平均|平均", "summed": "summed|sum of|added|相加|求和", "root": "sqrt|square root|根号|平方根",
     "sparse": "sparse|ignores small|drops small|lossy|稀疏|有损|丢弃", "alike": "similar*|nearly|both|versus|vs|类似|都", "dense": "DenseNet|U-Net|Inception|1 * 1|fully connected|scale*|系数|全连接",
     "hardly": "limit*|hinder*|difficult*|hard|prevent*|gate*|batch*|GPU*|matri*|难以|限制|受限|无法|批|门|状态|方向|矩阵", "applied": "appl*|add|adds|added|set|fill*|multipl*|施加|应用|加上|加|填|置|设|乘|使用", "zero": "0|zero*|变为|变成|ignor*|忽略|renormal*|重新归一|dropout",
@@ -49,7 +49,8 @@ LEXICON = {
     "layer": "layer|layers|层",
     "different": "different|own|separate|不同|各自", "same": "same|identical*|shared|相同|同一*|共享|一样",
     "exact": "exact*|mathematically equivalent|identical|精确|完全一致|等价", "approximate": "approximat*|近似",
-    "output": "output*|result*|输出|结果", "learned": "trained jointly|jointly trained|trained with|trained together|learned|learnt|learnable|trainable|可学习|学习得到|学出来|学来的|学到的|一起学习|一起训练|训练得到", "trained": "train*|learn*|学习|训练", "slope": "slope*|斜率", "fixed": "fixed|not learned|固定",
+    "output": "output*|result*|输出|结果", "learned": "trained jointly|jointly trained|trained with|trained together|learned|learnt|learnable|trainable|可学习|学习得到|学出来|学来的|学到的|一起学习|一起训练|训练得到", "trained": "train*|learn*|学习|训练", "self": "self-attention|self attention|masked attention|自注意力", "every position": "every position|all positions|所有位置", "only past": "only the past|only earlier|only previous|only to previous|only tokens before|只能看到它前面|只能看到前面|只能看到之前|只能看前面|只看前面|只能关注前面|只能关注之前",
+    "permuted alike": "permuted in the same way|permuted the same way|permuted accordingly|permutes the output*|shuffles the output*|同样的置换|相应置换|随之置换|同样的方式", "equivariant": "equivarian*|等变", "invariant": "invarian*|不变", "n by d": "n * d|n x d|n d", "slope": "slope*|斜率", "fixed": "fixed|not learned|固定",
     # how much
     "constant": "independent of|constant|do not depend|does not depend|regardless|无关|不变|不随|固定不变",
     "logarithmic": "logarithmic*|log n|对数", "as the root": "square root|sqrt|平方根|根号|开方", "linearly": "linearly|linear in|linear with|linear growth|grows linear|proportional*|in proportion|线性增长|线性增加|线性地|线性关系|成线性|线性上升|线性|成正比|正比",

@@ -16,7 +16,7 @@ DENIED = re.compile(
 )
 """What denies the sentence that it stands in."""
 NOT = re.compile(
-    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
+    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bnothing\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
     r"|\bwithout\b(?! (?:any )?position)|\binstead of\b(?! (?:-|−|minus|negative)? ?inf| \d)"
     r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|(?<![特分区级识类差])别|无关|无需|无法|"
     + DENIED.pattern,
@@ -104,7 +104,7 @@ FACTS = (
         r"|(?:Q|quer(?:y|ies)),? (?:the )?(?:K|keys?),? and (?:the )?(?:V|values?) (?:vectors |matrices )?are (?:all |exactly |simply |just |literally )*"
         r"(?:the same(?! (?:input|source|sequence|sentence|text|shape|size|length|width|X)\b)|identical|equal)"
         r"|(?:Q|查询)[、,， 和与]*(?:K|键)[、,， 和与]*(?:V|值)[^。，]{0,8}(?:同一个?(?:矩阵|张量|东西|向量)|相同(?!的?(?:形状|输入|来源))|相等|完全一样|一样)",
-        r"in shape|in size",
+        r"in shape|in size|W_?Q = W_?K|= I\b",
     ),
     Fact(
         "note.cross-mask", "j = 1 … S", (_CROSS,),

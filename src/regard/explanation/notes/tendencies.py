@@ -67,7 +67,7 @@ _DIRECTION = re.compile(
 
 _FIXED = re.compile(r"不变|固定|无关|unchanged|fixed")
 _DEGREE = re.compile(
-    r"(?<![\w(])(?P<product>X\s*\*?(?:\s*(?:\^T|X|W_?[QKV]?(?:\^T)?|\*))+)(?P<between>[^.。,，;；]{0,16}?)(?P<degree>linear|quadratic|cubic|线性|二次|三次)",
+    r"(?<![\w])(?P<product>\(*X(?:\s*(?:\^\(?T\)?|X|W_?[QKV]?|[*()]))+)(?P<between>[^.。,，;；]{0,16}?)(?P<degree>linear|quadratic|cubic|线性|二次|三次)",
     re.I,
 )
 _DEGREES = {"linear": 1, "线性": 1, "quadratic": 2, "二次": 2, "cubic": 3, "三次": 3}
@@ -151,14 +151,11 @@ def check_signs(clause: str) -> Iterator[Found]:
         if not found or not come:
             continue
         directions = [*_DIRECTION.finditer(clause)]
-        if outcome in ("sharp", "flat"):  # a direction of itself, unless it is less so
-            ups = [
-                _rises(each) for each in directions if each.end() + 2 > come.start() >= each.end()
-            ]
-            directions = [
-                each for each in directions if not come.start() >= each.end() > come.start() - 2
-            ]
-            last = ups[-1] if ups else 1
+        if outcome in ("sharp", "flat"):  # more peaked, less peaked
+            degree = re.search(r"(?:\b(more|less)\s|越|更)$", clause[: come.start()], re.I)
+            last = -1 if degree and degree[1] == "less" else 1
+            if degree:
+                directions = [each for each in directions if each.end() < come.start() - 1]
         else:
             last = _rises(directions.pop()) if len(directions) == 2 else 0
         alone = driver == "temperature" and len(directions) == 1

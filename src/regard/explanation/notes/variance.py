@@ -46,8 +46,8 @@ _WIDTH = re.compile(
     r"|(\d+)\s*(?:(?:such|independent|random) )*(?:terms|numbers|components|products|variables|项|个(?=分量|独立|数|变量|方差|随机))"
 )
 _DIVIDED = re.compile(
-    r"(?:divid\w*|scal\w*|division)[^.。,，=]{0,20}? by (?P<by>[^.。,，;]+?)(?=\s+(?:the|gives|makes|keeps|it|its|we|would|leaves|brings|and|then|to|so)\b|[.。,，;:]|$)"
-    r"|除以\s*(?P<zh>[^。，,;；是因方标]+?)\s*(?=[之以]?后|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
+    r"(?:divid\w*|scal\w*|division)[^.。,，=]{0,20}? by (?P<by>[^.。,，;]+?)(?=\s+(?:the|gives|makes|keeps|it|its|we|would|leaves|brings|and|then|to|so|instead|rather|itself)\b|[.。,，;:]|$)"
+    r"|除以\s*(?P<zh>[^。，,;；是因方标]+?)\s*(?=[之以]?后|而不是|而非|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
     re.I,
 )
 _SCALED = re.compile(
@@ -80,6 +80,8 @@ class Scene:
     """Those that were told, the last one first."""
     now: float = 0.0
     """The variance of the dot products, after what was done to them."""
+    by: str = ""
+    """What they were divided by last."""
     left: int = 0
     """For how many more sentences "the variance" is theirs."""
 
@@ -200,6 +202,9 @@ def _in_words(text: str) -> str:
     text = re.sub(
         r"\b(?:Var|D|V)\(q_?[ij1]?\)\s*=\s*(?:Var|D|V)\(k_?[ij1]?\)", " component variance ", text
     )
+    root = r"(?:the )?square root of (?:the )?(?:dimension|width|d)(?:_\w+)?\b"
+    text = re.sub(root, "sqrt(d)", text)
+    text = re.sub(r"(?:d_?k?|维度|维数)\s*的?(?:平方根|开方)", "sqrt(d)", text)
     for inside, words in _OF:
         text = re.sub(rf"\b(?:Var|D|V)\s*[\[(]\s*{inside}\s*[\])]", words, text)
     return text
@@ -218,6 +223,8 @@ def check_spread(text: str, names: Names) -> Iterator[Found]:
     text = _in_words(text)
     silent = NOT.search(_UNSCALED.sub("", text)) or _NORMED.search(text) or "D(XY" in text
     before: Mention | None = None
+    if silent and (told := _DIVIDED.search(text)):
+        scene = replace(scene, by=(told["by"] or told["zh"]).strip(), left=2)
     for mention in [] if silent else _mentions(text):
         width = _width(text, mention.end)
         root = before and _root(before, mention)
@@ -305,7 +312,9 @@ def _of_dot(
     else:
         variances = _readings(mention.subject, d or SYMBOLIC, each, scene.term or scene.q or 1.0)
     rights = [mention.of(variance / by**2) for variance in variances]
-    scene = replace(scene, left=2, now=variances[0] / by**2)
+    if not divisors and scene.left > 0 and (again := _amount(scene.by, d)):
+        rights += [mention.of(variance / again[0] ** 2) for variance in variances]
+    scene = replace(scene, left=2, now=variances[0] / by**2, by=divisors[-1][1] if divisors else "")
     if width:
         scene = replace(scene, widths=(width, *scene.widths))
     corrected = _CORRECTED.search(text, mention.end)
