@@ -127,7 +127,7 @@ FACTS = (
         )
         for key, right, of in (
             ("note.heads-parameters", "4d²", r"param|number of weights|参数"),
-            ("note.heads-cost", "h · 2n²(d/h) = 2n²d", r"cost|compute|comput|expens|FLOP|计算|代价|成本"),
+            ("note.heads-cost", "h · 2n²(d/h) = 2n²d", r"cost|compute|comput|expens|slow|FLOP|计算|代价|成本"),
         )
     ),
     Fact(
@@ -151,8 +151,8 @@ FACTS = (
         r"(?:add|subtract)\w* (?:a|the same|the|any) (?:constant|number|maximum|max)[^.。]{0,60}\bchang\w+|(?:减去|加上)(?:最大值|(?:同?一个)?(?:相同的)?(?:数|常数))[^。]{0,20}(?:改变|影响)",
     ),
     Fact(
-        "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax",),
-        r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
+        "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax|weights|权重",),
+        r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以?|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
         r"order|rank|argmax|largest|次序|顺序|排序|最大",
         denies=True,
     ),

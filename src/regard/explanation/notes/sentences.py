@@ -22,6 +22,9 @@ ASKS = re.compile(
 CLAUSE = re.compile(
     r"[;；]|,? (?:while|whereas|but)\b|, (?=(?:and )?its\b)|[，,]\s*(?=而(?!非|不)|但|不过)"
 )
+DISOWNED = re.compile(
+    r"[;；,，]\s*(?:but )?(?:it|that|this|they) (?:does|do|is|are)(?:n't| not)\b", re.I
+)
 QUOTED = re.compile(r"[\s*_>\d.)-]*[\"“「](?=[^\"”」]*[.。!！]?[\"”」]?[*_]*\s*$)")
 ITS = re.compile(
     r"^\W*(?:答|A:|Answer:|It|They|This|These|Its|Their|That|它们?|其|这)(?![A-Za-z])|\b(?:these|those|that) (?:\w+)|\bthis (?:form|kind|type|sort|layer|case|module|block|step)\b|the (?:encoding|mask|layer|cache|module|matrix|network|model)\b|这[些个种样]|该"
@@ -98,7 +101,7 @@ def _by_fact(text: str, context: str) -> Iterator[judges.Found]:
 
 
 def _by_belief(text: str, context: str) -> Iterator[judges.Found]:
-    if DENIED.search(text):
+    if DENIED.search(text) or DISOWNED.search(text):
         return
     for clause in CLAUSE.split(text):
         for belief in BELIEFS:

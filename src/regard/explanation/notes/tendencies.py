@@ -132,10 +132,10 @@ def _drives(driver: str, part: str) -> bool:
     """Whether the part says with, in, as the driver."""
     return any(
         re.search(
-            r"(?:\b(?:with|in|to|of|on|as)(?: the)?|[与随和跟按对的])\s*(?:the |its )?$",
+            r"(?:\b(?:with|in|to|of|on|as)(?: the)?|[与随和跟按对的是])\s*(?:the |its )?$",
             part[:start],
         )
-        or re.match(r"\s*(?:的平方|grows|increases|增[长大加])", part[end:])
+        or re.match(r"\s*(?:的?(?:平方|线性|立方)|grows|increases|增[长大加])", part[end:])
         for start, end in places(driver, part)
     )
 
