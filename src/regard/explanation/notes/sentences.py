@@ -63,6 +63,7 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
         *models.check_models(simple),
         *costs.check_costs(simple),
         *moments.check_law(simple, names),
+        *moments.check_moments(simple, names),
         *variance.check_spread(simple, names),
         *_by_rule(simple, names),
         *judges.slope(simple, names),

@@ -29,8 +29,8 @@ from regard.explanation.notes.laws import (
 )
 from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.moments import check_spreads
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
-from regard.explanation.notes.variance import check_spreads
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
