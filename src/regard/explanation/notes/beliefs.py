@@ -69,7 +69,7 @@ class Belief:
         """The subjects that wait for a value, and those that have some."""
         if self.leading:
             ends = [start for each in self.relation.split("|") for start, _ in places(each, part)]
-            part = part[: ends[0]] if ends else ""
+            part = part[max(0, ends[0] - self.near - 6) : ends[0]] if ends else ""
         if "" in self.right:
             return (), [("", found)] if (
                 found := [v for v in self.values if places(v, part)]
@@ -149,9 +149,9 @@ BELIEFS = (
     Belief(("cross",), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), ("Q: decoder; K, V: encoder", "Q: decoder; K, V: encoder（Q 来自解码器，K、V 来自编码器）"), inherits=True),
     Belief(("encoder", "decoder"), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), ("Q: decoder; K, V: encoder", "Q: decoder; K, V: encoder"), ("self", "cross")),
     Belief(("encoder",), "", {"": "every position"}, ("only past",), ("every position: no causal mask", "所有位置：不需要因果掩码"), ("decoder", "GPT", "causal")),
-    Belief(("attention", "permuted alike"), "", {"": "equivariant"}, ("equivariant", "invariant"), ("equivariant", "等变 (equivariant)")),
     Belief(("sinusoid",), "parameters", {"": "zero"}, ("zero", "n by d"), ("0", "0"), ("learned",)),
-    Belief(("weights|softmax|output|attention",), "mixed", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores",), near=6),
+    Belief(("weights|softmax",), "multiplied", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores", "query", "rope", "dot"), near=6),
+    Belief(("attention|output",), "mixed", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores",), near=6),
     Belief(("scores", "query"), "dot", {"": "key"}, ("key", "value vectors"), ("Q and K", "Q 与 K"), ("mixed",)),
     Belief(("softmax",), "applied|normalised", {"": "each row"}, ("each row", "each column"), ("each row: Σⱼ a_ij = 1", "每一行：Σⱼ a_ij = 1"), ("axis",), near=24),
     Belief(("weights|matrix",), "", {"": "asymmetric"}, ("symmetric",), ("a_ij ≠ a_ji", "a_ij ≠ a_ji"), ("bare",)),

@@ -24,7 +24,7 @@ NOT = re.compile(
 )
 """What denies a claim."""
 UNLIKE = re.compile(
-    r"\bunlike\b|\bcompared\b|\bin contrast\b|(?<!rather )\bthan\b|不像|相比|不同于|与.{1,12}不同",
+    r"\bunlike\b|\bcompared\b|\bin contrast\b|(?<!rather )\bthan\b|不像|相比|不同于|[与和][^。，,]{1,40}不同|而不是|而非",
     re.I,
 )
 """What compares: whose property it is cannot be told by its words."""
@@ -151,7 +151,7 @@ FACTS = (
         r"(?:add|subtract)\w* (?:a|the same|the|any) (?:constant|number|maximum|max)[^.。]{0,60}\bchang\w+|(?:减去|加上)(?:最大值|(?:同?一个)?(?:相同的)?(?:数|常数))[^。]{0,20}(?:改变|影响)",
     ),
     Fact(
-        "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax|weights|权重",),
+        "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax|attention weights|注意力权重",),
         r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以?|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
         r"order|rank|argmax|largest|次序|顺序|排序|最大",
         denies=True,

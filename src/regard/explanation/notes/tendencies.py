@@ -144,7 +144,10 @@ def check_signs(clause: str) -> Iterator[Found]:
     """Whether an outcome rises or falls with what drives it."""
     if DENIED.search(clause) or NOT.search(_FIXED.sub("", clause)):
         return
+    both = all(re.search(_THINGS[each], clause, re.I) for each in ("sharp", "flat"))
     for driver, outcome, sign in SIGNS:
+        if both and outcome in ("sharp", "flat"):
+            continue
         found = re.search(rf"(?<![A-Za-z])(?:{_THINGS[driver]})", clause, re.I)
         after = re.compile(rf"(?<![A-Za-z])(?:{_THINGS[outcome]})", re.I)
         come = after.search(clause, found.end()) if found else None
