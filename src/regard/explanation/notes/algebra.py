@@ -58,10 +58,30 @@ class Names:
     """What was said last of tokens, heads, widths …, by role."""
     fresh: dict[str, float] = field(default_factory=dict)
     """Those of the sentence before."""
+    past: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    """Every value that was said of a size, by its letter, and in which section."""
+    claimed: list[Any] = field(default_factory=list)
+    """The quantities that were told, the last one first."""
+    turn: int = 0
+    """How many sentences were read."""
+    settled: set[str] = field(default_factory=set)
+    """The amounts of this sentence that the catalogue knows to be right."""
+    things: tuple[str, ...] = ()
+    """The parts of a Transformer that were spoken of last."""
     lists: list[Floats] = field(default_factory=list)
     """The lists of numbers that were read, the last one first."""
     words: set[str] = field(default_factory=set)
     """Words that are the names of vectors here."""
+    tokens: list[str] = field(default_factory=list)
+    """The words of the sentence that the note works with, in their order."""
+    speaking: str = ""
+    """The words that last said which step of the calculation is told."""
+    divisors: list[float] = field(default_factory=list)
+    """What the sentence that is read divides by."""
+    doubts: list[Any] = field(default_factory=list)
+    """The lists that nearly are what comes next."""
+    agreed: dict[str, int] = field(default_factory=dict)
+    """What the lists that were right have come from, and how many did."""
     driven: tuple[Any, ...] = ()
     """What is supposed to be changed, by which factor, and for how many sentences."""
     counts: list[Any] = field(default_factory=list)
@@ -129,6 +149,9 @@ class Names:
             return self.values[name]
         if name in MATRICES:
             return self._made_of(name)
+        place = re.fullmatch(r"(?:p|PE|pe)_?(\d{1,3})", name)
+        if place and "positions" in self.said:
+            return self.encoding(int(place[1]))
         part = re.fullmatch(r"([xqkvzosaXQKVZOSAP]|alpha)_?(\d)(?:,?(\d))?", name)
         if not part:
             return None
@@ -141,6 +164,13 @@ class Names:
             if all(0 <= i < size for i, size in zip(indices, matrix.shape, strict=False)):
                 return np.asarray(matrix[tuple(indices)])
         return None
+
+    def encoding(self, place: int) -> Floats | None:
+        """The sinusoids of a position, where the width has been told."""
+        width = next((self.values[name] for name in ("d", "d_model") if name in self.values), None)
+        if width is None or width.ndim or not 2 <= width <= 1024 or place > 4096:
+            return None
+        return np.asarray(sinusoids(place + 1, int(width))[-1])
 
     def _made_of(self, name: str) -> Floats | None:
         """A matrix that the note has told by its rows, or by what it comes from."""
@@ -281,7 +311,7 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
         if name in _NEW:
             return _NEW[name](_sizes(parts))
         if name == "PE" or (name in ("dot", "cos") and len(parts) == 2):
-            return _of_two(name, parts)
+            return _of_two(name, parts, names)
         if name in _REDUCTIONS:
             if len(parts) > 1 and axis is None:
                 first = np.array(parts)
@@ -309,16 +339,19 @@ _NEW: Mapping[str, Callable[[list[int]], Any]] = {
 }
 
 
-def _of_two(name: str, parts: list[Floats]) -> Any:
+def _of_two(name: str, parts: list[Floats], names: Names) -> Any:
     """A dot product, the cosine of the angle between two vectors, or a position's encoding."""
     if name == "PE":
-        return _position(parts)
+        return _position(parts, names)
     dots = _beside(*parts)
     return dots if name == "dot" else _over(dots, np.prod([np.sqrt(p @ p) for p in parts]))
 
 
-def _position(parts: list[Floats]) -> Any:
-    """PE(position, d): the whole vector.  One number of it needs a width, which nobody has told."""
+def _position(parts: list[Floats], names: Names) -> Any:
+    """PE(position, d), or PE(position) where the width is known: the whole vector."""
+    alone = names.encoding(int(parts[0])) if len(parts) == 1 and parts[0] >= 0 else None
+    if alone is not None:
+        return alone
     if len(parts) != 2 or parts[1] < 2:
         raise NotUnderstood("PE")
     return sinusoids(int(parts[0]) + 1, int(parts[1]))[-1]

@@ -123,7 +123,7 @@ FACTS = (
     *(
         Fact(
             key, right, (r"\bheads?\b|头", of), _MANY_TIMES,
-            r"KV|cache|缓存|grouped|GQA|MQA|multi-query|of width d\b|full width|feed|前馈|(?:参数量?|计算量|代价)[^。，,]{0,4}不变|param\w*[^.,]{0,20}(?:unchanged|the same)|same (?:number of )?param|cost[^.,]{0,16}(?:unchanged|the same)|same cost",
+            r"KV|cache|缓存|grouped|GQA|MQA|multi-query|\bleaves\b|of width d\b|full width|feed|前馈|(?:参数量?|计算量|代价)[^。，,]{0,4}不变|param\w*[^.,]{0,20}(?:unchanged|the same)|same (?:number of )?param|cost[^.,]{0,16}(?:unchanged|the same)|same cost",
         )
         for key, right, of in (
             ("note.heads-parameters", "4d²", r"param|number of weights|参数"),

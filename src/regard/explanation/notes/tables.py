@@ -21,7 +21,6 @@ from regard.explanation.notes.derived import candidates
 from regard.explanation.notes.equations import differs, shown
 from regard.explanation.notes.laws import (
     by_label,
-    by_matrix,
     by_parts,
     by_times,
     totals,
@@ -29,8 +28,13 @@ from regard.explanation.notes.laws import (
 )
 from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.modelled import remember_columns
 from regard.explanation.notes.moments import check_spreads
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
+from regard.explanation.notes.references import with_sizes
+from regard.explanation.notes.symbols import check_cells
+from regard.explanation.notes.tabled import check_worked
+from regard.explanation.notes.worked import name_token
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
@@ -93,6 +97,7 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
     head = cells_of(rows[0][1])
     found: list[Verdict] = []
     bare: list[tuple[int, str]] = []
+    remember_columns(head, [cells_of(text) for _, text in rows[1:]], names)
     for line, text in rows[1:]:
         if re.fullmatch(r"[\s|:\-]+", text):
             continue
@@ -105,6 +110,13 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
             or check_cost_cells(line, cells)
             or check_shape_cells(line, head, cells, names)
             or _by_cells(line, head, cells, names)
+            or [
+                verdict
+                for title, cell in zip(head[1:], cells[1:], strict=False)
+                for verdict in check_cells(
+                    line, plain(cells[0]), plain(title), with_sizes(cell), names
+                )
+            ]
         )
         found += said
         if not said:
@@ -113,10 +125,13 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
     laws = by_parts(body) + by_label(body) + by_times(head, body)
     found += laws
     bare = [(line, text) for line, text in bare if not any(v.line == line for v in laws)]
-    known = by_matrix([(line, cells_of(text)) for line, text in bare], names)
-    found += known
-    bare = [(line, text) for line, text in bare if not any(v.line == line for v in known)]
-    found += _by_first(head, bare, names) or check_block(bare, names)
+    by_first = _by_first(head, bare, names)
+    found += by_first
+    if not by_first:
+        worked = check_worked(head, [(line, cells_of(text)) for line, text in bare], names)
+        found += worked
+        lines = {verdict.line for verdict in worked}
+        found += [verdict for verdict in check_block(bare, names) if verdict.line not in lines]
     sure = {verdict.line for verdict in found if verdict.status == "right"}
     found += totals([(line, cells_of(text)) for line, text in rows[1:]], sure)
     for _, text in rows:
@@ -176,9 +191,11 @@ def _remember(head: list[str], rows: list[list[str]], names: Names) -> None:
             continue
         if not vectors and whole and len(numbers) > 1:
             names.words.add(label)
+            name_token(label, names)
             names.tell(label, np.array([float(number[0]) for number in numbers if number]))
         elif len(vectors) == 1:
             names.words.add(label)
+            name_token(label, names)
             names.tell(label, *next(iter(vectors.values())))
 
 
