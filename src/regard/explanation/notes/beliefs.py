@@ -105,7 +105,7 @@ class Belief:
                 yield True, "note.right", {}
         elif wrong:
             chinese = _CHINESE.search(part) is not None
-            yield False, "note.wrong", {"right": self.so[chinese] or _named(right[0], chinese)}
+            yield False, "note.so", {"right": self.so[chinese] or _named(right[0], chinese)}
         else:
             yield True, "note.right", {}
 

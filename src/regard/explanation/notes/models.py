@@ -97,7 +97,7 @@ def _of_model(text: str, name: str, known: dict[str, str]) -> Iterator[Found]:
         if any(_same(told[0], right) for right in rights):
             yield True, "note.right", {}
         elif rights[0].value / 40 < told[0].value < rights[0].value * 40:
-            yield False, "note.wrong", {"right": known[kind].split()[0]}
+            yield False, "note.so", {"right": known[kind].split()[0]}
 
 
 def _role(amount: Amount, text: str) -> str:

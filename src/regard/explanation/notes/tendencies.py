@@ -93,7 +93,7 @@ def check_degree(clause: str) -> Iterator[Found]:
         elif right in (2, 3):
             chinese = match["degree"] in ("线性", "二次", "三次")
             shown = {2: ("quadratic", "二次"), 3: ("cubic", "三次")}[right][chinese]
-            yield False, "note.wrong", {"right": f"{right}: {shown}"}
+            yield False, "note.so", {"right": f"{right}: {shown}"}
 
 
 def check_orders(clause: str, context: str) -> Iterator[Found]:
@@ -123,7 +123,7 @@ def check_orders(clause: str, context: str) -> Iterator[Found]:
                 yield (
                     (True, "note.right", {})
                     if said == right
-                    else (False, "note.wrong", {"right": _SHOWN[right][chinese]})
+                    else (False, "note.so", {"right": _SHOWN[right][chinese]})
                 )
             break
 
@@ -169,7 +169,7 @@ def check_signs(clause: str) -> Iterator[Found]:
             yield True, "note.right", {}
         else:
             chinese = re.search(r"[一-鿿]", clause) is not None
-            yield False, "note.wrong", {"right": _tendency(outcome, up * sign, chinese)}
+            yield False, "note.so", {"right": _tendency(outcome, up * sign, chinese)}
 
 
 def _rises(direction: re.Match[str]) -> int:
