@@ -22,6 +22,7 @@ from regard.explanation.notes.instances import check_instances, known
 from regard.explanation.notes.layouts import check_shape_instances
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.models import check_models
 from regard.explanation.notes.naming import check_tensors
 from regard.explanation.notes.outputs import check_output
 from regard.explanation.notes.parsing import parsed
@@ -222,6 +223,8 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             )
             for verdict in check(line, rest, names)
         ]
+        if any(right for right, _, _ in check_models(plain(rest))):  # rounded as everyone does
+            sized = [verdict for verdict in sized if verdict.status != "wrong"]
         if not said and answer is not rest:
             said = check_line(line, answer, names)
         if all(verdict.status != "wrong" for verdict in said):

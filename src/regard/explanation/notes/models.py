@@ -93,7 +93,8 @@ def _of_model(text: str, name: str, known: dict[str, str]) -> Iterator[Found]:
     for kind, told in said.items():
         if kind not in known or len(told) != 1:
             continue
-        rights = [next(amounts(each)) for each in known[kind].split()]
+        also = known.get("width", "") if kind == "inner" else ""  # both are called hidden
+        rights = [next(amounts(each)) for each in f"{known[kind]} {also}".split()]
         if any(_same(told[0], right) for right in rights):
             yield True, "note.right", {}
         elif rights[0].value / 40 < told[0].value < rights[0].value * 40:
