@@ -213,18 +213,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         known = any(verdict.status == "right" for verdict in sized)
         said = said or ([] if known else check_reference(line, rest, names))
         said = said or check_rows(line, sentence, names)
-        sized += [
-            verdict
-            for check in (
-                check_lists,
-                check_shape_instances,
-                check_proportions,
-                check_series,
-            )
-            for verdict in check(line, rest, names)
-        ]
-        if any(right for right, _, _ in check_models(plain(rest))):  # rounded as everyone does
-            sized = [verdict for verdict in sized if verdict.status != "wrong"]
+        sized = _sized(line, rest, names, sized)
         if not said and answer is not rest:
             said = check_line(line, answer, names)
         if all(verdict.status != "wrong" for verdict in said):
@@ -241,6 +230,15 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             said = [verdict for verdict in said if verdict.status != "wrong"]
         found += said
     return found
+
+
+def _sized(line: int, text: str, names: Names, sized: list[Verdict]) -> list[Verdict]:
+    """What a sentence says of sizes; the rounded numbers of a known model are right."""
+    for check in (check_lists, check_shape_instances, check_proportions, check_series):
+        sized += check(line, text, names)
+    if any(right for right, _, _ in check_models(plain(text))):
+        return [verdict for verdict in sized if verdict.status != "wrong"]
+    return sized
 
 
 YES = re.compile(
