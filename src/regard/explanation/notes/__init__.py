@@ -23,6 +23,7 @@ from regard.explanation.notes.instances import check_instances, known
 from regard.explanation.notes.layouts import check_shape_instances
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.models import check_models
 from regard.explanation.notes.naming import check_tensors
 from regard.explanation.notes.outputs import check_output
 from regard.explanation.notes.parsing import parsed
@@ -214,16 +215,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         known = any(verdict.status == "right" for verdict in sized)
         said = said or ([] if known else check_reference(line, rest, names))
         said = said or check_rows(line, sentence, names)
-        sized += [
-            verdict
-            for check in (
-                check_lists,
-                check_shape_instances,
-                check_proportions,
-                check_series,
-            )
-            for verdict in check(line, rest, names)
-        ]
+        sized = _sized(line, rest, names, sized)
         if not said and answer is not rest:
             said = check_line(line, answer, names)
         if all(verdict.status != "wrong" for verdict in said):
@@ -240,6 +232,15 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             said = [verdict for verdict in said if verdict.status != "wrong"]
         found += said
     return found
+
+
+def _sized(line: int, text: str, names: Names, sized: list[Verdict]) -> list[Verdict]:
+    """What a sentence says of sizes; the rounded numbers of a known model are right."""
+    for check in (check_lists, check_shape_instances, check_proportions, check_series):
+        sized += check(line, text, names)
+    if any(right for right, _, _ in check_models(plain(text))):
+        return [verdict for verdict in sized if verdict.status != "wrong"]
+    return sized
 
 
 YES = re.compile(
@@ -322,6 +323,6 @@ def _spoken(verdicts: list[Verdict]) -> bool:
 def _sentences(text: str) -> list[str]:
     return [
         part
-        for part in re.split(r"(?<=[.!?])\**\s+(?=[A-Z\[(`$*x])|(?<=[。！？；])", text)
+        for part in re.split(r"(?<=[.!?])[\"”*]*\s+(?=[A-Z\[(`$*x])|(?<=[。！？；])", text)
         if part.strip()
     ]

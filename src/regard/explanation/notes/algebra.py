@@ -106,6 +106,8 @@ class Names:
     """The note's programs."""
     measured: Any = None
     """The amount of memory that was told last."""
+    moments: dict[str, float] = field(default_factory=dict)
+    """The means and variances of X and Y: "EX", "DY"."""
     spread: Any = None
     """The random numbers that are spoken of."""
     formulas: list[Node] = field(default_factory=list)

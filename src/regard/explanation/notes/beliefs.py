@@ -69,7 +69,7 @@ class Belief:
         """The subjects that wait for a value, and those that have some."""
         if self.leading:
             ends = [start for each in self.relation.split("|") for start, _ in places(each, part)]
-            part = part[: ends[0]] if ends else ""
+            part = part[max(0, ends[0] - self.near - 6) : ends[0]] if ends else ""
         if "" in self.right:
             return (), [("", found)] if (
                 found := [v for v in self.values if places(v, part)]
@@ -105,7 +105,7 @@ class Belief:
                 yield True, "note.right", {}
         elif wrong:
             chinese = _CHINESE.search(part) is not None
-            yield False, "note.wrong", {"right": self.so[chinese] or _named(right[0], chinese)}
+            yield False, "note.so", {"right": self.so[chinese] or _named(right[0], chinese)}
         else:
             yield True, "note.right", {}
 
@@ -147,7 +147,14 @@ def _named(value: str, chinese: bool) -> str:
 
 BELIEFS = (
     Belief(("cross",), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), ("Q: decoder; K, V: encoder", "Q: decoder; K, V: encoder（Q 来自解码器，K、V 来自编码器）"), inherits=True),
-    Belief(("weights|softmax",), "mixed", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores",), near=6),
+    Belief(("encoder", "decoder"), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), ("Q: decoder; K, V: encoder", "Q: decoder; K, V: encoder"), ("self", "cross")),
+    Belief(("encoder",), "", {"": "every position"}, ("only past",), ("every position: no causal mask", "所有位置：不需要因果掩码"), ("decoder", "GPT", "causal")),
+    Belief(("sinusoid",), "parameters", {"": "zero"}, ("zero", "n by d"), ("0", "0"), ("learned",)),
+    Belief(("weights|softmax",), "multiplied", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores", "query", "rope", "dot"), near=6),
+    Belief(("attention|output",), "mixed", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores",), near=6),
+    Belief(("scores", "query"), "dot", {"": "key"}, ("key", "value vectors"), ("Q and K", "Q 与 K"), ("mixed",)),
+    Belief(("softmax",), "applied|normalised", {"": "each row"}, ("each row", "each column"), ("each row: Σⱼ a_ij = 1", "每一行：Σⱼ a_ij = 1"), ("axis",), near=24),
+    Belief(("weights|matrix",), "", {"": "asymmetric"}, ("symmetric",), ("a_ij ≠ a_ji", "a_ij ≠ a_ji"), ("bare",)),
     Belief(("causal",), "hide", {"": "future"}, ("future", "past")),
     Belief(("mask",), "applied", {"": "before softmax"}, ("before softmax", "after softmax"), unless=("keep", "constant", "zero"), near=12),
     Belief(("mask",), "", {"": "before softmax"}, ("softmax first",), unless=("zero",)),
@@ -155,19 +162,26 @@ BELIEFS = (
     Belief(("GPT",), "GPT", {"": "decoder-only|one-way|causal"}, ("encoder-only", "decoder-only", "encoder-decoder", "one-way", "causal", "both-ways"), ("decoder-only: j ≤ i", "仅解码器，单向：j ≤ i"), ("BERT", "T5"), near=24),
     Belief(("T5",), "T5", {"": "encoder-decoder"}, ("encoder-only", "decoder-only"), unless=("BERT", "GPT"), near=24),
     Belief(("original", "layernorm|sublayer"), "sublayer|layernorm", {"": "after"}, ("before", "after"), ("post-norm: after the sub-layer", "Post-Norm：子层之后"), ("GPT", "softmax")),
+    Belief(("pre-norm",), "sublayer", {"": "ahead"}, ("ahead", "behind"), ("before the sub-layer", "子层之前")),
+    Belief(("post-norm",), "sublayer", {"": "behind"}, ("ahead", "behind"), ("after the sub-layer", "子层之后")),
+    Belief(("layernorm",), "statistics", {"": "features"}, ("features", "batch"), ("over the d features of each token", "每个词的 d 个特征"), ("batchnorm", "size")),
+    Belief(("BERT", "predicts"), "BERT", {"": "masked token"}, ("masked token", "next token"), ("masked tokens", "被遮住的词")),
+    Belief(("transformer", "training"), "", {"": "together"}, ("together", "one by one"), ("all positions in parallel", "所有位置并行"), ("rnn", "inference", "layer")),
     Belief(("cache",), "speeds", {"": "inference"}, ("training", "inference")),
-    Belief(("cache",), "stores", {"": "key|value"}, ("key", "value", "query", "scores"), ("K, V", "K, V"), whole=True),
+    Belief(("cache",), "stores", {"": "key|value"}, ("key", "value", "query", "scores"), ("K, V", "K, V"), ("grouped",), whole=True),
     Belief(("multiquery|grouped",), "shares", {"": "query"}, ("query", "key"), ("query heads share a key and a value head", "查询头共享键和值的头"), near=12, leading=True),
+    Belief(("multiquery",), "single", {"": "key|value"}, ("key", "value", "query"), ("one key and one value head", "一个键头和一个值头"), near=8),
     Belief(("alibi",), "adds", {"": "scores"}, ("scores", "embedding"), ("S + B: to the scores", "S + B：加在分数上")),
     Belief(("alibi",), "slope", {"": "fixed"}, ("trained", "fixed"), ("fixed: 2^(−8h/H)", "固定：2^(−8h/H)")),
     Belief(("alibi",), "alibi", {"": "fixed"}, ("learned", "fixed"), ("fixed: 2^(−8h/H)", "固定：2^(−8h/H)")),
     Belief(("rope",), "", {"": "fixed"}, ("learned", "fixed"), ("fixed: θ = i / 10000^(2m/d)", "固定：θ = i / 10000^(2m/d)")),
     Belief(("rope",), "rotates", {"": "query|key"}, ("query", "key", "value"), ("Q, K", "Q, K"), whole=True),
+    Belief(("rope",), "grows", {"": "relative"}, ("relative", "absolute"), ("relative positions", "相对位置")),
     Belief(("rope",), "adds", {"": "query|key"}, ("embedding", "query", "key"), ("rotates Q, K", "旋转 Q, K")),
     Belief(("sinusoid",), "", {"": "fixed"}, ("learned", "fixed"), ("fixed: sin, cos", "固定：sin, cos"), ("alike",), inherits=True),
     Belief(("position|sinusoid",), "position|embedding", {"": "adds"}, ("adds", "concatenates", "multiplies"), ("added: X + P", "相加：X + P"), ("root", "query", "rope", "head", "layer"), inherits=True),
     Belief(("flash",), "", {"": "exact"}, ("exact", "approximate", "sparse"), ("exact: softmax(QKᵀ/√d) V", "精确：softmax(QKᵀ/√d) V")),
-    Belief(("head",), "head|output", {"": "concatenates"}, ("concatenates", "averages", "summed"), ("concatenated: [O₁ … Oₕ] W_O", "拼接：[O₁ … Oₕ] W_O"), ("weights", "residual", "value", "parameters", "projections"), near=24),
+    Belief(("head",), "head|output", {"": "concatenates"}, ("concatenates", "averages", "summed"), ("concatenated: [O₁ … Oₕ] W_O", "拼接：[O₁ … Oₕ] W_O"), ("weights", "residual", "value", "parameters", "projections", "scores", "key"), near=24),
     Belief(("residual",), "", {"": "adds"}, ("adds", "concatenates", "multiplies", "averages"), ("x + f(x)", "x + f(x)"), ("network", "head", "dense")),
     Belief(("rnn",), "", {"": "one by one"}, ("together", "one by one"), ("n steps, one by one", "n 步，逐个进行"), ("attention", "hardly", "head")),
     Belief(("decoder", "inference"), "inference", {"": "one by one"}, ("together", "one by one"), ("one token at a time", "逐个生成"), ("training", "head", "encoder"), near=16),

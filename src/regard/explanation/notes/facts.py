@@ -16,7 +16,7 @@ DENIED = re.compile(
 )
 """What denies the sentence that it stands in."""
 NOT = re.compile(
-    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
+    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bnothing\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
     r"|\bwithout\b(?! (?:any )?position)|\binstead of\b(?! (?:-|−|minus|negative)? ?inf| \d)"
     r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|(?<![特分区级识类差])别|无关|无需|无法|"
     + DENIED.pattern,
@@ -24,7 +24,7 @@ NOT = re.compile(
 )
 """What denies a claim."""
 UNLIKE = re.compile(
-    r"\bunlike\b|\bcompared\b|\bin contrast\b|(?<!rather )\bthan\b|不像|相比|不同于|与.{1,12}不同",
+    r"\bunlike\b|\bcompared\b|\bin contrast\b|(?<!rather )\bthan\b|不像|相比|不同于|[与和][^。，,]{1,40}不同|而不是|而非",
     re.I,
 )
 """What compares: whose property it is cannot be told by its words."""
@@ -104,7 +104,7 @@ FACTS = (
         r"|(?:Q|quer(?:y|ies)),? (?:the )?(?:K|keys?),? and (?:the )?(?:V|values?) (?:vectors |matrices )?are (?:all |exactly |simply |just |literally )*"
         r"(?:the same(?! (?:input|source|sequence|sentence|text|shape|size|length|width|X)\b)|identical|equal)"
         r"|(?:Q|查询)[、,， 和与]*(?:K|键)[、,， 和与]*(?:V|值)[^。，]{0,8}(?:同一个?(?:矩阵|张量|东西|向量)|相同(?!的?(?:形状|输入|来源))|相等|完全一样|一样)",
-        r"in shape|in size",
+        r"in shape|in size|W_?Q = W_?K|= I\b",
     ),
     Fact(
         "note.cross-mask", "j = 1 … S", (_CROSS,),
@@ -127,7 +127,7 @@ FACTS = (
         )
         for key, right, of in (
             ("note.heads-parameters", "4d²", r"param|number of weights|参数"),
-            ("note.heads-cost", "h · 2n²(d/h) = 2n²d", r"cost|compute|comput|expens|FLOP|计算|代价|成本"),
+            ("note.heads-cost", "h · 2n²(d/h) = 2n²d", r"cost|compute|comput|expens|slow|FLOP|计算|代价|成本"),
         )
     ),
     Fact(
@@ -151,8 +151,8 @@ FACTS = (
         r"(?:add|subtract)\w* (?:a|the same|the|any) (?:constant|number|maximum|max)[^.。]{0,60}\bchang\w+|(?:减去|加上)(?:最大值|(?:同?一个)?(?:相同的)?(?:数|常数))[^。]{0,20}(?:改变|影响)",
     ),
     Fact(
-        "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax",),
-        r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
+        "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax|attention weights|注意力权重",),
+        r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以?|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
         r"order|rank|argmax|largest|次序|顺序|排序|最大",
         denies=True,
     ),

@@ -299,7 +299,7 @@ def letters(match: re.Match[str], text: str, names: Names) -> Found | None:
     return right, "note.wrong", {} if right else {"right": f"{match['a']} × {match['a']}"}
 
 
-_AT = re.compile(r"\bp(?:_?i)?\s*=\s*(?P<p>0?\.\d+)")
+_AT = re.compile(r"\bp(?:_?i)?\s*=\s*\[?\s*(?P<p>0?\.\d+)(?:\s*,\s*0?\.\d+\s*\])?")
 _DECIMAL = re.compile(r"(?<![\w.])0?\.\d+(?![\w.]*\s*\*)")
 
 
@@ -319,3 +319,36 @@ def slope(text: str, names: Names) -> Iterator[Found]:
         p, said = float(at[0]["p"]), float(others[0])
         if said != 1 - p or p == 0.5:
             yield _number(p * (1 - p), others[0])
+
+
+_SHARES = (
+    (r"two[- ]thirds|三分之二|2/3", 2 / 3), (r"(?:one|a)[- ]third|三分之一|1/3", 1 / 3), (r"\bhalf as|一半", 0.5),
+    (r"\btwice|two times|double|[两2] ?倍", 2.0), (r"three times|[三3] ?倍", 3.0), (r"four times|[四4] ?倍", 4.0),
+)  # fmt: skip
+_FFN = re.compile(r"\bFFN\b|feed-?forward|\bMLP\b|前馈\w*", re.I)
+_HEADS = re.compile(r"attention|注意力", re.I)
+
+
+def share(text: str) -> Iterator[Found]:
+    """An FFN of four times the width has twice the weights of the attention: two thirds of a layer."""
+    ffn, attention = _FFN.search(text), _HEADS.search(text)
+    said = next((value for words, value in _SHARES if re.search(words, text, re.I)), None)
+    weights = re.search(r"weights|param|参数|权重", text)
+    if (
+        said is None
+        or not weights
+        or NOT.search(text)
+        or re.search(r"SwiGLU|gated|\bif\b|如果|cost|FLOP|计算", text)
+    ):
+        return
+    if said < 1 and said != 0.5 and bool(ffn) != bool(attention):  # of a layer
+        right, shown = (2 / 3, "2/3") if ffn else (1 / 3, "1/3")
+    elif ffn and attention and re.search(r"\bas (?:many|much)|倍|一半", text):
+        right, shown = (
+            (2.0, "twice (8d² : 4d²)")
+            if ffn.start() < attention.start()
+            else (0.5, "half (4d² : 8d²)")
+        )
+    else:
+        return
+    yield (True, "note.right", {}) if said == right else (False, "note.wrong", {"right": shown})

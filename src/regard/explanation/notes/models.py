@@ -50,6 +50,7 @@ _ANY = re.compile(
 _OTHERS = (
     ("context", r"context(?: window| length| size)?|上下文(?:长度|窗口)?|最大长度|maximum (?:sequence )?length", r"(?:tokens?|词元|个 ?token)?(?: of)? context"),
     ("warm-up", r"warm(?:s|ed)?[- ]?up(?: steps| for)*|预热(?:步数|了)?", r"(?:warm-?up )?steps of warm-?up|warm-?up steps|步?预热"),
+    ("layers", r"", r"(?:identical |stacked |such |encoder |decoder )+(?:layers|blocks)\b|个(?:相同的|编码器|解码器)+层"),
     ("sub-layers", r"", r"(?:main )?sub-?layers|个?子层"),
     ("dropout", r"dropout(?: rate| probability|率)?(?: of the [\w ]+?| 的)?", r"dropout"),
     ("smoothing", r"label smoothing|标签平滑", r"label smoothing"),
@@ -92,11 +93,12 @@ def _of_model(text: str, name: str, known: dict[str, str]) -> Iterator[Found]:
     for kind, told in said.items():
         if kind not in known or len(told) != 1:
             continue
-        rights = [next(amounts(each)) for each in known[kind].split()]
+        also = known.get("width", "") if kind == "inner" else ""  # both are called hidden
+        rights = [next(amounts(each)) for each in f"{known[kind]} {also}".split()]
         if any(_same(told[0], right) for right in rights):
             yield True, "note.right", {}
         elif rights[0].value / 40 < told[0].value < rights[0].value * 40:
-            yield False, "note.wrong", {"right": known[kind].split()[0]}
+            yield False, "note.so", {"right": known[kind].split()[0]}
 
 
 def _role(amount: Amount, text: str) -> str:

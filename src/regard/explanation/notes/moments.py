@@ -1,4 +1,4 @@
-"""Laws of means and variances, D(aX) = a²D(X), tried at random numbers of a few values."""
+"""Laws of means and variances, tried at random numbers, and the columns that follow a width."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from itertools import product
 import numpy as np
 
 from regard.explanation.notes.algebra import Names, value
+from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.facts import NOT
-from regard.explanation.notes.parsing import NotUnderstood, Parser
+from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.parsing import NotUnderstood, Parser, literal, parsed
+from regard.explanation.numbers import written
 
 Found = tuple[bool, str, dict[str, str]]
 
-_POINTS = ((0.2, 0.3), (1.1, 0.5), (2.3, 0.2))
-"""The values of a random number with their probabilities, by which a law of moments is tried."""
+_POINTS = ((1.07, 0.75), (2.14, 1.5))
+"""The mean and the deviation of X and of Y, at which a law is tried."""
 _MOMENT = re.compile(r"(?:(?<![A-Za-z_])(?:Var|D|V|E)|\\mathbb\{?E\}?)\s*([(\[])")
 _SIDE_ENDS = re.compile(
     r"[=,，;；。（]|\.\s*$|\.\s|\b(?:for|when|if|where|with|since|as|and|but|holds?|hence|so|because)\b|[一-鿿]"
@@ -38,7 +41,7 @@ def check_law(text: str, names: Names) -> Iterator[Found]:
         # Where means of 0 were spoken of, a formula without means may rely on them.
         zero = "zero mean" in names.said and not re.search(r"\bE\b|E\s*[(\[]", sides[1])
         try:
-            left, right = (_moments(side, 1.07 if zero else 0.0) for side in sides)
+            left, right = (_moments(side, 0.0 if zero else 1.0) for side in sides)
         except NotUnderstood:
             continue
         if abs(left - right) <= 1e-9:
@@ -47,6 +50,40 @@ def check_law(text: str, names: Names) -> Iterator[Found]:
             yield False, "note.product-variance", {"right": "D(X)D(Y) + D(X)E(Y)² + D(Y)E(X)²"}
         elif right_law := _right_law(sides[0]):
             yield False, "note.wrong", {"right": right_law}
+
+
+_TOLD = re.compile(
+    r"\b(?P<kind>E|D|Var)\(\s*(?P<of>[XY])\s*\)\s*=\s*(?P<worth>-?\d+(?:\.\d+)?)(?![\w.*/^+(]|\s*[*/^+(])"
+)
+_CLAIMED = re.compile(
+    r"\b(?P<kind>E|D|Var)\((?P<of>[^()=]*[XY][^()=]*)\)\s*=\s*(?:[^=,，;；。]*=\s*)?(?P<worth>-?\d+(?:\.\d+)?)(?![\w.*/^+(]|\s*[*/^+(])"
+)
+
+
+def check_moments(text: str, names: Names) -> Iterator[Found]:
+    """D(XY) = 36 and E(X²) = 3, from the means and variances that X and Y were told to have."""
+    for match in _TOLD.finditer(text):
+        names.moments[match["kind"][0].replace("V", "D") + match["of"]] = float(match["worth"])
+    told = ({"EX": 0.0, "EY": 0.0} if "zero mean" in names.said else {}) | names.moments
+    for match in _CLAIMED.finditer(text):
+        inside = match["of"].strip()
+        letters = {*re.findall("[XY]", inside)}
+        if (
+            inside in "XY"
+            or NOT.search(text)
+            or not all(f"{m}{x}" in told for m in "ED" for x in letters)
+        ):
+            continue
+        points = [(told.get(f"E{x}", 0.0), max(told.get(f"D{x}", 1.0), 0.0) ** 0.5) for x in "XY"]
+        try:
+            right = _moment(inside, match["kind"] == "E", points)
+        except NotUnderstood:
+            continue
+        digits = len(match["worth"].partition(".")[2])
+        if abs(float(match["worth"]) - right) <= 10.0**-digits * (digits > 0) + 1e-9:
+            yield True, "note.right", {}
+        else:
+            yield False, "note.wrong", {"right": written(right)}
 
 
 def _right_law(left: str) -> str:
@@ -59,50 +96,29 @@ def _right_law(left: str) -> str:
     return "Var(X) + Var(Y)" if re.fullmatch(r"X[+-]Y", inside) else ""
 
 
-def _moments(text: str, shift: float) -> float:
+def _moments(text: str, means: float) -> float:
     """The number that a formula in D(…) and E(…) is, for X and Y of ``_POINTS``."""
-    while found := _MOMENT.search(text):
-        depth, end = 0, found.end() - 1
-        for end in range(found.end() - 1, len(text)):
-            depth += (text[end] in "([") - (text[end] in ")]")
-            if depth == 0:
-                break
-        inner = text[found.end() : end]
-        if nested := _MOMENT.search(inner):  # from the inside out
-            place = found.end() + nested.start()
-            text = text[:place] + _outer(text[place:], shift)
-            continue
-        text = f"{text[: found.start()]}({_moment(inner, 'E' in found[0], shift):.15f}){text[end + 1 :]}"
+    points = [(means * mean, deviation) for mean, deviation in _POINTS]
+    innermost = re.compile(_MOMENT.pattern + r"([^()\[\]]*(?:\([^()EDV]*\)[^()\[\]]*)*)[)\]]")
+    while found := innermost.search(text):
+        worth = _moment(found[2], "E" in found[0][:9] and "V" not in found[0][:1], points)
+        text = f"{text[: found.start()]}({worth:.15f}){text[found.end() :]}"
     return _worth(text, Names({"a": np.array(1.7), "b": np.array(0.6), "c": np.array(2.3)}))
 
 
-def _outer(text: str, shift: float) -> str:
-    """``text`` with the moment at its beginning worked out."""
-    found = _MOMENT.match(text)
-    end = re.search(r"[)\]]", text)
-    if not found or not end or _MOMENT.search(text[found.end() : end.start()]):
-        raise NotUnderstood(text)
-    inner = text[found.end() : end.start()]
-    return f"({_moment(inner, 'E' in found[0], shift):.15f}){text[end.end() :]}"
-
-
-def _moment(inner: str, mean: bool, shift: float) -> float:
-    """The mean or the variance of an expression in X and Y."""
-    inner = re.sub(r"([XYxyabc])\s*(?=[XYxyabc])", r"\1 * ", inner)
+def _moment(inner: str, mean: bool, points: list[tuple[float, float]]) -> float:
+    """The mean or the variance of an expression in X and Y, each one of two values as likely."""
+    inner = re.sub(r"([XYxyabc\d])\s*(?=[XYxyabc])", r"\1 * ", inner)
     node = Parser(inner.strip()).whole()
-    values, weights = [], []
-    for (x, p), (y, q) in product(_POINTS, _POINTS):
-        point = {"X": x - shift, "Y": 2.0 * (y - shift), "a": 1.7, "b": 0.6, "c": 2.3}
-        point |= {"x": point["X"], "y": point["Y"]}
-        got = value(node, Names({name: np.array(each) for name, each in point.items()}))
+    values = []
+    for up, right in product((-1.0, 1.0), repeat=2):
+        x, y = (mid + sign * by for (mid, by), sign in zip(points, (up, right), strict=True))
+        known = {"X": x, "Y": y, "x": x, "y": y, "a": 1.7, "b": 0.6, "c": 2.3}
+        got = value(node, Names({name: np.array(each) for name, each in known.items()}))
         if got.ndim:
             raise NotUnderstood(inner)
         values.append(float(got))
-        weights.append(p * q)
-    average = float(np.average(values, weights=weights))
-    if mean:
-        return average
-    return float(np.average((np.array(values) - average) ** 2, weights=weights))
+    return float(np.mean(values)) if mean else float(np.var(values))
 
 
 def _worth(text: str, names: Names) -> float:
@@ -112,3 +128,44 @@ def _worth(text: str, names: Names) -> float:
         return float(value(Parser(text).whole(), names))
     except (RecursionError, TypeError) as error:
         raise NotUnderstood(text) from error
+
+
+_OF_WIDTH = {"variance": 1.0, "deviation": 0.5, "scale": -0.5}
+"""By which power of the width the numbers of a column grow."""
+_HEADS = (
+    ("scale", r"^(?:the )?(?:scale|scaling)(?: factor)?\b(?!d)|1 ?/ ?sqrt|缩放(?:因子|系数)"),
+    ("scaled", r"after|scaled|/ ?√|/ ?sqrt|divid|缩放后|除以|之后"),
+    ("deviation", r"std|deviation|σ|标准差"),
+    ("variance", r"var|方差"),
+    (
+        "width",
+        r"^d(?:_?k|_?head|_?q)?$|^(?:key |head )?(?:dimension|width)$|^(?:键)?(?:维度|维数|宽度)$",
+    ),
+)
+"""Columns of a table of dot products, by their heads."""
+
+
+def check_spreads(line: int, head: list[str], cells: list[str]) -> list[Verdict]:
+    """A row of a table of widths: the variance is the width, the deviation its root."""
+    kinds = [
+        next((k for k, words in _HEADS if re.search(words, plain(name), re.I)), "") for name in head
+    ]
+    if "width" not in kinds or not {*_OF_WIDTH} & {*kinds}:
+        return []
+    found = []
+    width = literal(parsed(plain(cells[kinds.index("width")])) or ("name", ""))
+    for kind, name, cell in zip(kinds, head, cells, strict=False):
+        told = literal(parsed(plain(cell)) or ("name", ""))
+        if kind not in _OF_WIDTH or not told or not width or told[0].ndim:
+            continue
+        right = float(width[0]) ** _OF_WIDTH[kind]
+        agrees = abs(float(told[0]) - right) <= float(told[1]) + 1e-9 and (
+            float(told[1]) < 1 or abs(float(told[0]) - right) < 0.5
+        )
+        said = f"{name} = {cell}  (d = {float(width[0]):g})"
+        if agrees:
+            found.append(Verdict(line, said, "right", "note.right"))
+        else:
+            shown = written(right, len(cell.partition(".")[2]) or 2)
+            found.append(Verdict(line, said, "wrong", "note.wrong", {"right": shown}))
+    return found

@@ -22,8 +22,12 @@ ASKS = re.compile(
 CLAUSE = re.compile(
     r"[;；]|,? (?:while|whereas|but)\b|, (?=(?:and )?its\b)|[，,]\s*(?=而(?!非|不)|但|不过)"
 )
+DISOWNED = re.compile(
+    r"[;；,，]\s*(?:but )?(?:it|that|this|they) (?:does|do|is|are)(?:n't| not)\b", re.I
+)
+QUOTED = re.compile(r"[\s*_>\d.)-]*[\"“「](?=[^\"”」]*[.。!！]?[\"”」]?[*_]*\s*$)")
 ITS = re.compile(
-    r"^\W*(?:答|A:|Answer:|It|They|This|These|Its|Their|That|它们?|其|这)(?![A-Za-z])|\b(?:these|those|that) (?:\w+)|the (?:encoding|mask|layer|cache|module|matrix|network|model)\b|这[些个种样]|该"
+    r"^\W*(?:答|A:|Answer:|It|They|This|These|Its|Their|That|它们?|其|这)(?![A-Za-z])|\b(?:these|those|that) (?:\w+)|\bthis (?:form|kind|type|sort|layer|case|module|block|step)\b|the (?:encoding|mask|layer|cache|module|matrix|network|model)\b|这[些个种样]|该"
 )
 """What speaks of what came before."""
 
@@ -59,9 +63,11 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
         *models.check_models(simple),
         *costs.check_costs(simple),
         *moments.check_law(simple, names),
+        *moments.check_moments(simple, names),
         *variance.check_spread(simple, names),
         *_by_rule(simple, names),
         *judges.slope(simple, names),
+        *judges.share(simple),
     ]
     if all(found[0] for found in named):
         named += _by_belief(simple, context)
@@ -78,6 +84,8 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
         seen.add((right, key))
         verdicts.append(Verdict(line, said, status, "note.right" if right else key, values))
     wrong = [verdict for verdict in verdicts if verdict.status == "wrong"]
+    if QUOTED.match(text):  # what somebody says, and the note goes on to judge
+        return []
     return wrong or verdicts[:1]
 
 
@@ -94,7 +102,7 @@ def _by_fact(text: str, context: str) -> Iterator[judges.Found]:
 
 
 def _by_belief(text: str, context: str) -> Iterator[judges.Found]:
-    if DENIED.search(text):
+    if DENIED.search(text) or DISOWNED.search(text):
         return
     for clause in CLAUSE.split(text):
         for belief in BELIEFS:

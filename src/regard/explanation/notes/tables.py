@@ -29,11 +29,11 @@ from regard.explanation.notes.laws import (
 from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.modelled import remember_columns
+from regard.explanation.notes.moments import check_spreads
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.notes.references import with_sizes
 from regard.explanation.notes.symbols import check_cells
 from regard.explanation.notes.tabled import check_worked
-from regard.explanation.notes.variance import check_spreads
 from regard.explanation.notes.worked import name_token
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats

@@ -67,7 +67,7 @@ _DIRECTION = re.compile(
 
 _FIXED = re.compile(r"不变|固定|无关|unchanged|fixed")
 _DEGREE = re.compile(
-    r"(?<![\w(])(?P<product>X\s*\*?(?:\s*(?:\^T|X|W_?[QKV]?(?:\^T)?|\*))+)(?P<between>[^.。,，;；]{0,16}?)(?P<degree>linear|quadratic|cubic|线性|二次|三次)",
+    r"(?<![\w])(?P<product>\(*X(?:\s*(?:\^\(?T\)?|X|W_?[QKV]?|[*()]))+)(?P<between>[^.。,，;；]{0,16}?)(?P<degree>linear|quadratic|cubic|线性|二次|三次)",
     re.I,
 )
 _DEGREES = {"linear": 1, "线性": 1, "quadratic": 2, "二次": 2, "cubic": 3, "三次": 3}
@@ -93,7 +93,7 @@ def check_degree(clause: str) -> Iterator[Found]:
         elif right in (2, 3):
             chinese = match["degree"] in ("线性", "二次", "三次")
             shown = {2: ("quadratic", "二次"), 3: ("cubic", "三次")}[right][chinese]
-            yield False, "note.wrong", {"right": f"{right}: {shown}"}
+            yield False, "note.so", {"right": f"{right}: {shown}"}
 
 
 def check_orders(clause: str, context: str) -> Iterator[Found]:
@@ -123,7 +123,7 @@ def check_orders(clause: str, context: str) -> Iterator[Found]:
                 yield (
                     (True, "note.right", {})
                     if said == right
-                    else (False, "note.wrong", {"right": _SHOWN[right][chinese]})
+                    else (False, "note.so", {"right": _SHOWN[right][chinese]})
                 )
             break
 
@@ -132,10 +132,10 @@ def _drives(driver: str, part: str) -> bool:
     """Whether the part says with, in, as the driver."""
     return any(
         re.search(
-            r"(?:\b(?:with|in|to|of|on|as)(?: the)?|[与随和跟按对的])\s*(?:the |its )?$",
+            r"(?:\b(?:with|in|to|of|on|as)(?: the)?|[与随和跟按对的是])\s*(?:the |its )?$",
             part[:start],
         )
-        or re.match(r"\s*(?:的平方|grows|increases|增[长大加])", part[end:])
+        or re.match(r"\s*(?:的?(?:平方|线性|立方)|grows|increases|增[长大加])", part[end:])
         for start, end in places(driver, part)
     )
 
@@ -144,21 +144,21 @@ def check_signs(clause: str) -> Iterator[Found]:
     """Whether an outcome rises or falls with what drives it."""
     if DENIED.search(clause) or NOT.search(_FIXED.sub("", clause)):
         return
+    both = all(re.search(_THINGS[each], clause, re.I) for each in ("sharp", "flat"))
     for driver, outcome, sign in SIGNS:
+        if both and outcome in ("sharp", "flat"):
+            continue
         found = re.search(rf"(?<![A-Za-z])(?:{_THINGS[driver]})", clause, re.I)
         after = re.compile(rf"(?<![A-Za-z])(?:{_THINGS[outcome]})", re.I)
         come = after.search(clause, found.end()) if found else None
         if not found or not come:
             continue
         directions = [*_DIRECTION.finditer(clause)]
-        if outcome in ("sharp", "flat"):  # a direction of itself, unless it is less so
-            ups = [
-                _rises(each) for each in directions if each.end() + 2 > come.start() >= each.end()
-            ]
-            directions = [
-                each for each in directions if not come.start() >= each.end() > come.start() - 2
-            ]
-            last = ups[-1] if ups else 1
+        if outcome in ("sharp", "flat"):  # more peaked, less peaked
+            degree = re.search(r"(?:\b(more|less)\s|越|更)$", clause[: come.start()], re.I)
+            last = -1 if degree and degree[1] == "less" else 1
+            if degree:
+                directions = [each for each in directions if each.end() < come.start() - 1]
         else:
             last = _rises(directions.pop()) if len(directions) == 2 else 0
         alone = driver == "temperature" and len(directions) == 1
@@ -169,7 +169,7 @@ def check_signs(clause: str) -> Iterator[Found]:
             yield True, "note.right", {}
         else:
             chinese = re.search(r"[一-鿿]", clause) is not None
-            yield False, "note.wrong", {"right": _tendency(outcome, up * sign, chinese)}
+            yield False, "note.so", {"right": _tendency(outcome, up * sign, chinese)}
 
 
 def _rises(direction: re.Match[str]) -> int:

@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from regard.explanation.notes.algebra import Names, value
-from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.facts import NOT
-from regard.explanation.notes.mathtext import plain
-from regard.explanation.notes.parsing import NotUnderstood, Parser, literal, parsed
+from regard.explanation.notes.facts import DENIED, NOT
+from regard.explanation.notes.parsing import NotUnderstood, Parser
 from regard.explanation.numbers import written
 
 Found = tuple[bool, str, dict[str, str]]
@@ -46,8 +44,8 @@ _WIDTH = re.compile(
     r"|(\d+)\s*(?:(?:such|independent|random) )*(?:terms|numbers|components|products|variables|项|个(?=分量|独立|数|变量|方差|随机))"
 )
 _DIVIDED = re.compile(
-    r"(?:divid\w*|scal\w*|division)[^.。,，=]{0,20}? by (?P<by>[^.。,，;]+?)(?=\s+(?:the|gives|makes|keeps|it|its|we|would|leaves|brings|and|then|to|so)\b|[.。,，;:]|$)"
-    r"|除以\s*(?P<zh>[^。，,;；是因方标]+?)\s*(?=[之以]?后|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
+    r"(?:divid\w*|scal\w*|division)[^.。,，=]{0,20}? by (?P<by>[^.。,，;]+?)(?=\s+(?:the|gives|makes|keeps|it|its|we|would|leaves|brings|and|then|to|so|instead|rather|itself)\b|[.。,，;:]|$)"
+    r"|除以\s*(?P<zh>[^。，,;；是因方标]+?)\s*(?=[之以]?后|而不是|而非|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
     re.I,
 )
 _SCALED = re.compile(
@@ -80,6 +78,10 @@ class Scene:
     """Those that were told, the last one first."""
     now: float = 0.0
     """The variance of the dot products, after what was done to them."""
+    by: str = ""
+    """What they were divided by last."""
+    last: str = ""
+    """What was spoken of last: a variance or a deviation."""
     left: int = 0
     """For how many more sentences "the variance" is theirs."""
 
@@ -200,9 +202,30 @@ def _in_words(text: str) -> str:
     text = re.sub(
         r"\b(?:Var|D|V)\(q_?[ij1]?\)\s*=\s*(?:Var|D|V)\(k_?[ij1]?\)", " component variance ", text
     )
+    root = r"(?:the )?square root of (?:the )?(?:dimension|width|d)(?:_\w+)?\b"
+    text = re.sub(root, "sqrt(d)", text)
+    text = re.sub(r"(?:d_?k?|维度|维数)\s*的?(?:平方根|开方)", "sqrt(d)", text)
     for inside, words in _OF:
         text = re.sub(rf"\b(?:Var|D|V)\s*[\[(]\s*{inside}\s*[\])]", words, text)
     return text
+
+
+_GOES_ON = re.compile(
+    r"\b(?P<d>d(?:_?k)?\s*=\s*\d+)\s*[,，]?\s*(?:时|(?:this|it|that)(?= ))?\s*(?:\bis|gives|约?为|是|约)\s*(?:about |约)?(?P<amount>\d)"
+)
+"""What is said of another width: "for d_k = 64 it is 8"."""
+
+
+def _in_full(text: str, scene: Scene) -> str:
+    """``text`` with what is said of another width in full."""
+
+    def full(found: re.Match[str]) -> str:
+        before = [*_MENTION.finditer(text, 0, found.start())]
+        last = before[-1]["what"] if before else scene.last if scene.left > 0 else ""
+        over = f"divided by {scene.by}, " if scene.by and not before else ""
+        return f"{over}{found['d']} {last} is {found['amount']}" if last else found[0]
+
+    return _GOES_ON.sub(full, text)
 
 
 def check_spread(text: str, names: Names) -> Iterator[Found]:
@@ -215,16 +238,26 @@ def check_spread(text: str, names: Names) -> Iterator[Found]:
     if _UNTOLD.search(text):
         scene = replace(scene, q=None, k=None, term=None)
     scene = replace(scene, left=scene.left - 1)
-    text = _in_words(text)
-    silent = NOT.search(_UNSCALED.sub("", text)) or _NORMED.search(text) or "D(XY" in text
+    text = _in_full(_in_words(text), scene)
+    silent = DENIED.search(text) or _NORMED.search(text) or "D(XY" in text
     before: Mention | None = None
+    if told := _DIVIDED.search(text):
+        scene = replace(scene, by=(told["by"] or told["zh"]).strip(), left=max(scene.left, 2))
     for mention in [] if silent else _mentions(text):
         width = _width(text, mention.end)
+        start = max(text.rfind(comma, 0, mention.start) for comma in ",，;；") + 1
+        part = re.split(r"[,，;；]", text[mention.end :])[0]
+        if NOT.search(_UNSCALED.sub("", text[start : mention.end] + part)):
+            continue
         root = before and _root(before, mention)
         before = mention
+        scene = replace(scene, last="deviation" if mention.deviation else "variance")
         if _FURTHER.search(text) and (found := _goal(mention, text, scene)):
             pass
-        elif root is not None and not (mention.subject or _DIVIDED.search(text)):
+        elif root is not None and (
+            not (mention.subject or _DIVIDED.search(text))
+            or re.search(r"\d\s*[(（]\s*$", text[: mention.start])
+        ):
             found = (False, "note.wrong", {"right": root}) if root else None
         elif mention.subject in ("part", "q", "k", "term"):
             found, scene = _of_parts(mention, text, scene)
@@ -238,13 +271,13 @@ def check_spread(text: str, names: Names) -> Iterator[Found]:
 
 
 def _root(before: Mention, mention: Mention) -> str | None:
-    """The deviation beside a variance that is a number; "" where it is said rightly."""
+    """A deviation beside its variance, or the other way; "" where it is said rightly."""
     told = _amount(before.amount, None), _amount(mention.amount, None)
-    if before.deviation or not mention.deviation or before.subject != mention.subject:
+    if before.deviation == mention.deviation or before.subject != mention.subject:
         return None
     if told[0] is None or told[1] is None or re.search(r"\b[dn]", told[0][1] + told[1][1]):
         return None
-    right = told[0][0] ** 0.5
+    right = told[0][0] ** (0.5 if mention.deviation else 2)
     return "" if abs(told[1][0] - right) <= 0.02 * right else written(right)
 
 
@@ -305,7 +338,9 @@ def _of_dot(
     else:
         variances = _readings(mention.subject, d or SYMBOLIC, each, scene.term or scene.q or 1.0)
     rights = [mention.of(variance / by**2) for variance in variances]
-    scene = replace(scene, left=2, now=variances[0] / by**2)
+    if not divisors and scene.left > 0 and (again := _amount(scene.by, d)):
+        rights += [mention.of(variance / again[0] ** 2) for variance in variances]
+    scene = replace(scene, left=2, now=variances[0] / by**2, by=divisors[-1][1] if divisors else "")
     if width:
         scene = replace(scene, widths=(width, *scene.widths))
     corrected = _CORRECTED.search(text, mention.end)
@@ -360,44 +395,3 @@ def _wrong(
         return False, "note.wrong", {"right": written(right)}
     shown = f"{root}d" if width is None else f"{root}d = {written(right)}"
     return False, "note.deviation" if mention.deviation else "note.variance", {"right": shown}
-
-
-_OF_WIDTH = {"variance": 1.0, "deviation": 0.5, "scale": -0.5}
-"""By which power of the width the numbers of a column grow."""
-_HEADS = (
-    ("scale", r"^(?:the )?(?:scale|scaling)(?: factor)?\b(?!d)|1 ?/ ?sqrt|缩放(?:因子|系数)"),
-    ("scaled", r"after|scaled|/ ?√|/ ?sqrt|divid|缩放后|除以|之后"),
-    ("deviation", r"std|deviation|σ|标准差"),
-    ("variance", r"var|方差"),
-    (
-        "width",
-        r"^d(?:_?k|_?head|_?q)?$|^(?:key |head )?(?:dimension|width)$|^(?:键)?(?:维度|维数|宽度)$",
-    ),
-)
-"""Columns of a table of dot products, by their heads."""
-
-
-def check_spreads(line: int, head: list[str], cells: list[str]) -> list[Verdict]:
-    """A row of a table of widths: the variance is the width, the deviation its root."""
-    kinds = [
-        next((k for k, words in _HEADS if re.search(words, plain(name), re.I)), "") for name in head
-    ]
-    if "width" not in kinds or not {*_OF_WIDTH} & {*kinds}:
-        return []
-    found = []
-    width = literal(parsed(plain(cells[kinds.index("width")])) or ("name", ""))
-    for kind, name, cell in zip(kinds, head, cells, strict=False):
-        told = literal(parsed(plain(cell)) or ("name", ""))
-        if kind not in _OF_WIDTH or not told or not width or told[0].ndim:
-            continue
-        right = float(width[0]) ** _OF_WIDTH[kind]
-        agrees = abs(float(told[0]) - right) <= float(told[1]) + 1e-9 and (
-            float(told[1]) < 1 or abs(float(told[0]) - right) < 0.5
-        )
-        said = f"{name} = {cell}  (d = {float(width[0]):g})"
-        if agrees:
-            found.append(Verdict(line, said, "right", "note.right"))
-        else:
-            shown = written(right, len(cell.partition(".")[2]) or 2)
-            found.append(Verdict(line, said, "wrong", "note.wrong", {"right": shown}))
-    return found
