@@ -70,6 +70,8 @@ def sizes_of(
         if told:
             sizes[letter] = told[0]
         past = names.past.get(letter, [])
+        if letter == "k":  # a width that the whole does not divide into was a slip
+            past = [each for each in past if sizes.get("d", 0.0) % each[0] == 0]
         of_section = {value for value, section in past if section == len(names.headings)}
         if letter not in here and len({value for value, _ in past}) > 1 and len(of_section) != 1:
             doubtful.add(letter)

@@ -116,6 +116,13 @@ _COMMA = re.compile(r"[,，;；:：](?!\d)")
 _PART = re.compile(rf"{_COMMA.pattern}|\band\b|\bwhile\b|[和与、]")
 
 
+_LEFT_OUT = re.compile(
+    r"\b(?:without|not counting|no) (?:\w+ )?(?:bias\w*|embeddings?|norms?)\b|不[含带计算]+(?:偏置|嵌入)",
+    re.I,
+)
+"""What is said to be left out, and denies nothing else."""
+
+
 def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each size in ``sentence`` that follows from others."""
     said = re.sub(r"[`$]", "", sentence).strip()
@@ -130,7 +137,8 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
         " ",
         text,
     )
-    silent = bool(DENIED.search(text) or HYPOTHETICAL.search(text) or NOT.search(text))
+    denied = DENIED.search(text) or NOT.search(_LEFT_OUT.sub("", text))
+    silent = bool(denied or HYPOTHETICAL.search(text))
     for name, amount in sized(text):
         if not name or (
             name in RESULTS and re.match(r"\s*(?:[*/^]|[+-]\s*[\d(])", text[amount.end :])
@@ -145,7 +153,7 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
         verdict = _judge(line, said, text, name, amount, known, told, names)
         if verdict:
             found.append(verdict)
-    if not (DENIED.search(text) or NOT.search(text)):
+    if not denied:
         amounts_said = check_quantities(line, said, text, names) + check_symbols(
             line, said, text, names
         )

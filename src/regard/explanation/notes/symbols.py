@@ -30,8 +30,8 @@ def check_symbols(line: int, said: str, text: str, names: Names) -> list[Verdict
         stop = SEPARATOR.search(text[match.end() :])
         end = match.end() + stop.start() if stop else len(text)
         before, previous = text[start : match.start()], match.end()
-        measure = _symbols_measure(before, text[match.end() : end])
-        things = things_in(before)
+        measure = _symbols_measure(before, text[match.end() : end]) or noun_in(names.heading)
+        things = things_in(before) or things_in(text[: match.start()])
         if things == ("layer",) and not scopes_in(before):
             continue
         if (
