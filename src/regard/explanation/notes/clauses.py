@@ -110,7 +110,7 @@ def things_in(text: str) -> tuple[str, ...]:
 
 def claims(text: str, names: Names) -> Iterator[tuple[Amount, Clause]]:
     """Every amount that tells a measure, with the clause that it stands in."""
-    told = [each for each in amounts(text) if each.value >= 4]
+    told = [each for each in amounts(text) if each.value >= 4 and (each.kind or not each.value % 1)]
     previous = 0
     for place, amount in enumerate(told):
         after = text[amount.end :]

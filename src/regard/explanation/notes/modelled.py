@@ -77,6 +77,9 @@ def sizes_of(
             doubtful.add(letter)
     if "d" not in sizes and {"h", "k"} <= here.keys():
         sizes["d"] = here["h"] * here["k"]
+    shown = names.find("W_Q")
+    if shown is not None and shown.ndim == 2 and sizes.get("d", len(shown)) == len(shown):
+        sizes["p"], sizes["q"] = float(shown.size), float(shown.shape[1])
     return _completed(sizes), doubtful
 
 

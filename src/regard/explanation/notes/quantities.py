@@ -115,7 +115,7 @@ def values(thing: str, clause: Clause, sizes: Mapping[str, float]) -> Iterator[t
         widths = number_widths(clause.text) or number_widths(clause.before) or [1.0, 2.0, 4.0]
     for measure in measures.get(clause.measure, (clause.measure,)):
         of_matrix = (
-            catalogue.OF_A_MATRIX.get(thing, ()) if measure == "params" and clause.matrix else ()
+            catalogue.OF_A_MATRIX.get(thing, ()) if measure == "params" and "p" in sizes else ()
         )
         for formula in of_matrix or catalogue.readings(measure, thing, fixed):
             value = catalogue.total(formula, sizes)

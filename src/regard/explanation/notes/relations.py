@@ -158,29 +158,11 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
             line, said, text, names
         )
         found += [v for v in amounts_said if v.status == "right" or not silent]
-    found += _of_matrices(line, said, text, names) if not silent else []
     found += _unchanged(line, said, told, names) if not silent else []
     names.fresh = {name: amount.value for name, amount in sized(text) if name}
     names.sizes.update(names.fresh)
     wrong = [verdict for verdict in found if verdict.status == "wrong"]
     return wrong or found[:1]
-
-
-_MATRICES = re.compile(
-    r"(?:three|3) (?:weight |projection )?matrices (?:together )?(?:hold|have|contain|are)[^\d.]{0,16}(\d[\d,]*)(?= |$)|(?:三个|3 ?个)(?:权重|投影)?矩阵[^\d。]{0,8}(?:有|是|共)\s*(\d[\d,]*)\s*个"
-)
-
-
-def _of_matrices(line: int, said: str, text: str, names: Names) -> list[Verdict]:
-    """The numbers of the three matrices that the note has shown."""
-    told = _MATRICES.search(text)
-    weights = [names.find(f"W_{letter}") for letter in "QKV"]
-    if not told or any(weight is None for weight in weights):
-        return []
-    right = sum(weight.size for weight in weights if weight is not None)
-    if float((told[1] or told[2]).replace(",", "")) in (right, right / 3):
-        return [Verdict(line, said, "right", "note.right")]
-    return [Verdict(line, said, "wrong", "note.wrong", {"right": f"{right:,}"})]
 
 
 def _unchanged(line: int, said: str, told: Mapping[str, Amount], names: Names) -> list[Verdict]:

@@ -81,6 +81,8 @@ def role(amount: Amount, text: str) -> str:
             r"\s*(?:each|per|an? (?:number|score)|一个|每个)", after
         )
         return "" if amount.value <= 8 and of_one else "bytes"
+    if re.search(r"\b(?:ln|log\w*|exp)\s*\(?$", before):
+        return ""
     if re.match(r"\s*(?:倍|times\b|-?fold|x\b)", after):
         return ""
     # "4096 / 32 = 128": what is worked out is what stands before the sum.
