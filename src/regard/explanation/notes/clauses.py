@@ -142,7 +142,7 @@ def _clause(text: str, amount: Amount, start: int, end: int, measure: str, names
     elif not named:
         own = False
         things = (*dict.fromkeys(spoken), *(("layer",) * ("layers" in scopes_in(before + after))))
-    worked_out = re.search(r"[*/^+] ?[\d(][^=;,]*= ?$", text[: amount.start]) is not None
+    worked_out = re.search(r"[*/^+] ?[\d(][^;,]*= ?$", text[: amount.start]) is not None
     told = frozenset(letter for letter, _ in sizes_in(text))
     return Clause(
         text[start:end], text[:start], measure, things, own, spoken, told, worked_out,

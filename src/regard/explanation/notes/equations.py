@@ -37,7 +37,8 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     """A verdict for each equation of ``text``; what is only defined is remembered in ``names``."""
     found: list[Verdict] = []
     about = ABOUT.search(text) is not None
-    if len(re.findall(_BEHIND, text)) != 1:
+    words = re.findall(_BEHIND, text)
+    if len(words) != 1:
         for word, power in (("万", 4), ("亿", 8), (r"million\b", 6), (r"billion\b", 9)):
             text = re.sub(rf"(?<=\d)\s*{word}(?=[\s,.;)个次参。，]|$)", f"*10^{power} ", text)
     text = re.sub(r"(?<=\d)\s*M\b(?!i?B)(?=[\s,.;)个次参。，]|$)", "*10^6 ", text)
@@ -47,11 +48,10 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
         power = " KMGT".find(next(iter(units))[0])
         names.scales = (1000.0**power, 1024.0**power) if power > 0 else ()
     else:
-        names.scales = ()
-        behind = re.findall(_BEHIND, text)
-        if len(behind) == 1:
+        names.scales = tuple(1 / _TIMES[word] for _, word in words)  # "4 × 2.1 = 8.4 billion"
+        if len(words) == 1:
             text = re.sub(_BEHIND, r"\1", text)
-            names.scales = (_TIMES[behind[0][1]],)
+            names.scales = (_TIMES[words[0][1]],)
     for chain, said in chains(text, names.words) if prose else statement(text):
         if re.search(r"\b(?:sum|prod)_\w+ = ", said):
             continue  # the bounds of a sum are no sides

@@ -18,6 +18,7 @@ import numpy as np
 from regard.explanation.notes import catalogue
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.amounts import Amount, agrees, amounts, in_its_words
+from regard.explanation.notes.catalogue import times
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.clauses import (
     ANYWHERE,
@@ -42,6 +43,9 @@ _ADDED = re.compile(
     r"\b(?:with (?:the|an?|its)|plus|add\w*|includ\w*|another)\b|加上?|再|连同|包括", re.I
 )
 """What adds an object to those before it."""
+_ABOUT = re.compile(
+    r"(?:≈|=|about|roughly|around|nearly|almost|over|some|约|近|超过|大约)\s*$", re.I
+)
 _WITH_BIAS = re.compile(
     r"with (?:the )?bias|bias(?:es)? included|including bias|带偏置|加上?偏置|含偏置|连同偏置", re.I
 )
@@ -75,7 +79,7 @@ def check_quantities(line: int, said: str, text: str, names: Names) -> list[Verd
         sizes, doubtful = sizes_of(text, names, amount.start)
         verdict = (
             _chained(line, said, amount, clause, sizes, names)
-            or judge(line, said, amount, clause, sizes, doubtful)
+            or judge(line, said, amount, clause, (sizes, doubtful), names)
             or _summed(line, said, amount, clause, names)
         )
         value = amount.value
@@ -238,10 +242,11 @@ def judge(
     said: str,
     amount: Amount,
     clause: Clause,
-    sizes: Mapping[str, float],
-    doubtful: set[str],
+    known: tuple[Mapping[str, float], set[str]],
+    names: Names,
 ) -> Verdict | None:
     """What is said of a number that tells how much there is of an object."""
+    sizes, doubtful = known
     readings = [pair for thing in clause.things for pair in values(thing, clause, sizes)]
     readings = [*dict.fromkeys(readings)]
     if _NO_BIAS.search(clause.text):
@@ -250,14 +255,11 @@ def judge(
         readings = [each for each in readings if _biased(each[0])] or readings
     if not readings:
         return None
-    about = (
-        re.search(
-            r"(?:≈|=|about|roughly|around|nearly|almost|over|some|约|近|超过|大约)\s*$",
-            said[: amount.start],
-        )
-        is not None
-    )
-    if any(agrees(amount, value, about) for _, value in readings):
+    about = _ABOUT.search(clause.text[: clause.text.rfind(amount.said)]) is not None
+    if fits := [pair for pair in readings if agrees(amount, pair[1], about)]:
+        other = other_convention(fits, names) if clause.measure == "work" else ""
+        if other and (value := catalogue.total(other, sizes)):
+            return _wrong(line, said, amount, value)
         return _right(line, said)
     anyhow = replace(clause, matrix=())
     spoken = {
@@ -283,6 +285,19 @@ def judge(
     if near and not sure and _explained(amount, sizes, clause):
         return None
     return Verdict(line, said, "wrong", "note.wrong", {"right": in_its_words(right[0], amount)})
+
+
+def other_convention(fits: Sequence[tuple[str, float]], names: Names) -> str:
+    """What a cost is as the note has counted so far, with additions or without; "" where it is."""
+    doubled = {formula.startswith("2·") for formula, _ in fits}
+    if len(doubled) > 1:
+        return ""
+    (this,) = doubled
+    before = names.doubled
+    names.doubled = [*before, this]
+    if len(before) < 2 or this in before:
+        return ""
+    return fits[0][0].removeprefix("2·") if this else times(fits[0][0], "2")
 
 
 def _nearest(amount: Amount, readings: Sequence[tuple[str, float]]) -> tuple[str, float]:

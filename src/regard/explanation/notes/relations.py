@@ -20,7 +20,7 @@ from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.quantities import check_quantities
 from regard.explanation.notes.sizes import sized
-from regard.explanation.notes.symbols import check_symbols
+from regard.explanation.notes.symbols import check_ratios, check_symbols
 
 Sizes = Mapping[str, float]
 
@@ -154,10 +154,9 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
         if verdict:
             found.append(verdict)
     if not denied:
-        amounts_said = check_quantities(line, said, text, names) + check_symbols(
-            line, said, text, names
-        )
-        found += [v for v in amounts_said if v.status == "right" or not silent]
+        for check in (check_quantities, check_symbols, check_ratios):
+            told_so = check(line, said, text, names)
+            found += [v for v in told_so if v.status == "right" or not silent]
     found += _unchanged(line, said, told, names) if not silent else []
     names.fresh = {name: amount.value for name, amount in sized(text) if name}
     names.sizes.update(names.fresh)
