@@ -64,6 +64,10 @@ class Names:
     """The quantities that were told, the last one first."""
     turn: int = 0
     """How many sentences were read."""
+    doubled: list[bool] = field(default_factory=list)
+    """Whether each cost that was told counts additions too."""
+    widths: list[float] = field(default_factory=list)
+    """The bytes of the kinds of number that were spoken of last."""
     settled: set[str] = field(default_factory=set)
     """The amounts of this sentence that the catalogue knows to be right."""
     things: tuple[str, ...] = ()

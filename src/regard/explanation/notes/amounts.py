@@ -88,7 +88,8 @@ class Amount:
             return abs(self.value - right) <= max(
                 1e-9 * abs(right), 0.5 * (self.unit > 1) * self.unit
             )
-        loose = 0.06 * abs(right) if about else 0.0
+        digits = re.sub(r"\D|0+$", "", re.sub(r"(?<=[\d.])[^\d.,].*", "", self.said))
+        loose = (0.06 if len(digits) <= 2 else 0.006) * abs(right) if about else 0.0
         return abs(self.value - right) <= max(loose, self.unit * 1.001, 1e-9 * abs(right))
 
 
@@ -154,10 +155,16 @@ def _chinese(text: str) -> float:
     return total + digit
 
 
+def _whole(right: float, claim: Amount) -> bool:
+    """Whether bytes are a whole number in the unit of the claim, which then must be that."""
+    name = re.search(r"[KMGT]iB$", claim.said)
+    return name is not None and "." not in claim.said and (right / _UNITS[name[0]]).is_integer()
+
+
 def agrees(claim: Amount, right: float, about: bool) -> bool:
     """Whether an amount is ``right``; many write MB where 1024² bytes are meant."""
     if claim.agrees(right, about):
-        return True
+        return claim.kind != "bytes" or about or not _whole(right, claim) or claim.value == right
     unit = re.search(r"([KMGT])B$", claim.said)
     return unit is not None and claim.agrees(
         right * (1000 / 1024) ** ("KMGT".index(unit[1]) + 1), about
@@ -185,6 +192,6 @@ def in_its_words(right: float, claim: Amount) -> str:
     places = len(re.sub(r"[^\d.]", "", claim.said).partition(".")[2])
     while places < 4 and abs(round(number, places) - number) > 0.01 * abs(number):
         places += 1
-    return f"{number:,.{places}f}" + (
+    return f"{number:{'' if unit else ','}.{places}f}" + (
         f" {unit[0]}" if unit else f" {times[0]}" if times and by != 1 else ""
     )

@@ -44,6 +44,7 @@ OBJECTS = {
     "positions": "position(?:al)? (?:embeddings?|encodings?|table|vectors)(?: table)?|learned (?:positions|table)|位置(?:嵌入|编码)(?:表|矩阵)?|位置表",
     "segment": "segment embeddings?|token[- ]type embeddings?|段嵌入|句段嵌入|分段嵌入",
     "scores": "(?:attention )?scores?(?: matri(?:x|ces)| tensor)?|Q ?\\* ?K\\^T|QK\\^T|Q K\\^T|attention (?:matri(?:x|ces)|maps?|weights?|weight matri(?:x|ces))|score matri(?:x|ces)|(?:注意力)?分数(?:矩阵)?|注意力(?:矩阵|图|权重(?:矩阵)?)|权重矩阵",
+    "both": "(?:two |the )?n\\^2 (?:part|terms?|products)|quadratic (?:part|terms?)|(?:两个 ?)?n\\^2 ?的?[项部]分?|attention maps",
     "mix": "A ?V|weighted (?:sum|average)|(?:multiplying|weights) (?:with|times|by) V|加权(?:求和|平均|和)|乘以? ?V",
     "cache": "(?:K(?:/|-| ?and ?)?V|key[-/ ]value)[- ]?caches?|caches?|(?:KV|键值) ?缓存|缓存",
     "input": "inputs?(?: tensor| matrix)?|activations?|hidden states|输入(?:张量|矩阵)?",
@@ -80,7 +81,7 @@ BIASES = {
 WORK = {
     "query": ("ndd",), "each": ("ndd",), "output": ("ndd",), "key": ("ndd", "ndgk"), "keys": ("2ndd", "2ndgk"), "three": ("3ndd", "ndd"),
     "four": ("4ndd",), "attention": ("4ndd+2nnd", "4ndd", "2nnd", "3ndd", "nnd", "3ndd+2nnd"), "ffn": ("2ndf", "3ndf"), "first": ("ndf",), "second": ("ndf",),
-    "scores": ("nnd", "2nnd"), "mix": ("nnd",), "layer": ("4ndd+2ndf+2nnd", "4ndd+2ndf", "4ndd+3ndf+2nnd"), "head": ("nVd",),
+    "both": ("2nnd",), "scores": ("nnd", "2nnd"), "mix": ("nnd",), "layer": ("4ndd+2ndf+2nnd", "4ndd+2ndf", "4ndd+3ndf+2nnd"), "head": ("nVd",),
 }  # fmt: skip
 """Multiplications; twice as many operations."""
 ENTRIES = {

@@ -60,6 +60,10 @@ ANYWHERE = {
     name: re.compile(rf"(?<![A-Za-z_])(?:{words})(?![A-Za-z_])", re.I)
     for name, words in catalogue.NOUNS.items()
 }
+TOTAL = re.compile(
+    r"\b(?:together|total|in all|sum|gives|makes|altogether)\b|合计|共|总计|得", re.I
+)
+"""What says that a number is a sum."""
 _PRONOUN = re.compile(r"\b(?:it|this|that|they|these|that's) \b|它们?|两者|这", re.I)
 _WIDER = ("four", "layer", "model", "attention", "ffn", "input", "three", "decoder")
 """What another name beside it is a part of."""
@@ -106,7 +110,7 @@ def things_in(text: str) -> tuple[str, ...]:
 
 def claims(text: str, names: Names) -> Iterator[tuple[Amount, Clause]]:
     """Every amount that tells a measure, with the clause that it stands in."""
-    told = [each for each in amounts(text) if each.value >= 4]
+    told = [each for each in amounts(text) if each.value >= 4 and (each.kind or not each.value % 1)]
     previous = 0
     for place, amount in enumerate(told):
         after = text[amount.end :]
@@ -114,7 +118,7 @@ def claims(text: str, names: Names) -> Iterator[tuple[Amount, Clause]]:
         stop = SEPARATOR.search(after)
         following = told[place + 1].start if place + 1 < len(told) else len(text)
         end = min(amount.end + stop.start() if stop else len(text), following)
-        measure = _measure(amount, text[start : amount.start], after, names)
+        measure = _measure(text, amount, start, names)
         operator = re.match(r"\s*(?:[*/^=]|[+-]\s*[\d(])", after)
         if measure and not operator and not re.search(r"[*/^]\s*$", text[: amount.start]):
             yield amount, _clause(text, amount, start, end, measure, names)
@@ -131,14 +135,14 @@ def _clause(text: str, amount: Amount, start: int, end: int, measure: str, names
         named, here = (tuple(each for each in told if each != "layer") for told in (named, here))
     spoken = (*here, *names.things, *things_in(names.heading))
     own, things = True, named
-    if not named and len(here) == 1:
+    if not named and len(here) == 1 and not TOTAL.search(before):
         things = here
     elif not named and len(names.things) == 1 and _PRONOUN.search(before):
         things = names.things
     elif not named:
         own = False
         things = (*dict.fromkeys(spoken), *(("layer",) * ("layers" in scopes_in(before + after))))
-    worked_out = re.search(r"[*/^+] ?[\d(][^=;,]*= ?$", text[: amount.start]) is not None
+    worked_out = re.search(r"[*/^+] ?[\d(][^;,]*= ?$", text[: amount.start]) is not None
     told = frozenset(letter for letter, _ in sizes_in(text))
     return Clause(
         text[start:end], text[:start], measure, things, own, spoken, told, worked_out,
@@ -154,12 +158,21 @@ def _matrix(text: str) -> tuple[float, ...]:
     return tuple(float(each.replace(",", "")) for each in shapes[-1]) if shapes else ()
 
 
-def _measure(amount: Amount, before: str, after: str, names: Names) -> str:
+_BIASES_OR_NOT = re.compile(
+    r"(?:with|without|no|including|ignoring) (?:the )?bias\w*|(?:[带含加]|忽略)上?\s*偏置", re.I
+)
+
+
+def _measure(text: str, amount: Amount, start: int, names: Names) -> str:
+    """What a number counts, by its nouns; what was counted before where it goes on from it."""
+    before, after = (
+        _BIASES_OR_NOT.sub("", part) for part in (text[start : amount.start], text[amount.end :])
+    )
     if amount.kind:
         return amount.kind if amount.kind == "bytes" else ""
     if role_of := next((name for name, noun in NOUNS.items() if noun.match(after)), ""):
         return role_of
-    if role(amount, before + amount.said + after) in LETTERS:
+    if role(amount, text) in LETTERS:
         return ""
     if re.match(r"\s*[A-Za-z%]", after) or re.match(r"\s*个?[层头倍维词步]", after):
         return ""
@@ -167,7 +180,7 @@ def _measure(amount: Amount, before: str, after: str, names: Names) -> str:
     last = names.claimed[0] if names.claimed else None
     if told or last is None or names.turn > last.turn + 1 or last.measure == "bytes":
         return told
-    follows = _PRONOUN.search(before) or True in scopes_in(before).values()
+    follows = _PRONOUN.search(before) or TOTAL.search(before) or True in scopes_in(before).values()
     return last.measure if follows and amount.value > 1000 else ""
 
 
@@ -194,4 +207,7 @@ def number_widths(text: str) -> list[float]:
         if re.search(rf"(?<!\w)(?:{words})(?!\w)", text, re.I)
     ]
     told = _BYTES_EACH.search(text)
-    return [float(next(filter(None, told.groups())))] if told and not found else found
+    of_weights = told and re.search(r"param|weight|参数", told[0], re.I)
+    return (
+        [float(next(filter(None, told.groups())))] if told and (of_weights or not found) else found
+    )

@@ -211,7 +211,7 @@ def _nice(factor: float) -> float:
     for by in (1.0, 2.0, 4.0, 8.0, 3.0):
         if (
             np.isfinite(factor)
-            and 0 < factor < 1e4
+            and 0 < factor < 1e9
             and abs(factor * by - round(factor * by)) < 0.004 * max(factor * by, 0.1)
         ):
             return round(factor * by) / by

@@ -27,8 +27,9 @@ LONE = re.compile(r"[A-Za-z_]\w*'?")
 BYTES = re.compile(r"\*1024\.0\^(\d)")
 """What ``plain`` makes of KiB, MiB, GiB."""
 _PREFIXES = " KMGT"
-_BEHIND = {"million": 1e6, "billion": 1e9, "万": 1e4, "亿": 1e8}
+_BEHIND = re.compile(r"(\d\$?)\s*(million\b|billion\b|万|亿|\\?%)(?=[\s,.;)$个次参。，]|$)")
 """What may stand behind a formula, for the number that it ends with."""
+_TIMES = {"million": 1e6, "billion": 1e9, "万": 1e4, "亿": 1e8, "%": 0.01, r"\%": 0.01}
 ABOUT = re.compile(r"≈|≃|\\approx|~=|\babout\b|\broughly\b|约")
 
 
@@ -36,22 +37,21 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
     """A verdict for each equation of ``text``; what is only defined is remembered in ``names``."""
     found: list[Verdict] = []
     about = ABOUT.search(text) is not None
-    for word, power in (
-        ("万", 4),
-        ("亿", 8),
-        (r"million\b", 6),
-        (r"billion\b", 9),
-        (r"M\b(?!i?B)", 6),
-    ):
-        text = re.sub(rf"(?<=\d)\s*{word}(?=[\s,.;)个次参。，]|$)", f"*10^{power} ", text)
+    words = re.findall(_BEHIND, text)
+    if len(words) != 1:
+        for word, power in (("万", 4), ("亿", 8), (r"million\b", 6), (r"billion\b", 9)):
+            text = re.sub(rf"(?<=\d)\s*{word}(?=[\s,.;)个次参。，]|$)", f"*10^{power} ", text)
+    text = re.sub(r"(?<=\d)\s*M\b(?!i?B)(?=[\s,.;)个次参。，]|$)", "*10^6 ", text)
     units = set(re.findall(r"(?<=\d)\s*([KMGT]B|nats?|bits?)\b", text))
     if len(units) == 1 and not re.search(r"bytes?\b|字节|[KMGT]iB", text):
         text = re.sub(r"(?<=\d)\s*(?:[KMGT]B|nats?|bits?)\b", "", text)
         power = " KMGT".find(next(iter(units))[0])
         names.scales = (1000.0**power, 1024.0**power) if power > 0 else ()
     else:
-        behind = re.search(r"\d\$\s*(million|billion|万|亿)", text)
-        names.scales = (_BEHIND[behind[1]],) if behind else ()
+        names.scales = tuple(1 / _TIMES[word] for _, word in words)  # "4 × 2.1 = 8.4 billion"
+        if len(words) == 1:
+            text = re.sub(_BEHIND, r"\1", text)
+            names.scales = (_TIMES[words[0][1]],)
     for chain, said in chains(text, names.words) if prose else statement(text):
         if re.search(r"\b(?:sum|prod)_\w+ = ", said):
             continue  # the bounds of a sum are no sides
@@ -136,7 +136,8 @@ def _compare(
             return Verdict(line, said, "unknown", "note.unknown")  # "rank(B) = 1"
         wrong = differs(node, target, names, about)
         if wrong is not None and not _meant_otherwise(said, node, nodes, target, names, about):
-            return mistake(line, said, wrong, target)
+            scaled = bool(names.scales) and np.abs(wrong / target[0]).max() > 100
+            return mistake(line, said, wrong / names.scales[0] if scaled else wrong, target)
     return Verdict(line, said, "right", "note.right")
 
 

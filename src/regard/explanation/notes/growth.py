@@ -18,8 +18,8 @@ Found = tuple[bool, str, dict[str, str]]
 
 _N = r"(?:\d+(?:\.\d+)?|two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen|twenty|a hundred|one hundred|a thousand|[二两三四五六七八九十百]+)"
 TIMES = re.compile(
-    rf"(?P<e>\d[\d,]*) instead of (?P<g>\d[\d,]*)|\bfrom (?:\w+ )?(?P<a>\d[\d,]*)(?![\d.]*[BM]\b)\D{{0,12}} to (?P<b>\d[\d,]*)(?![\d.]*[BM]\b)|从\s*(?P<c>\d+)[^\d。，]{{0,8}}[到变增加至为成]+\s*(?P<d>\d+)"
-    rf"|(?:by )?a factor of (?P<f>{_N})|\b(?P<n>{_N})(?:[- ]?fold\b|[- ]times\b|x\b|×)(?! the number)|(?<![增多])(?<!增加)(?P<z>{_N})\s*倍"
+    rf"(?P<e>(?<![\d,])\d{{1,6}})(?: [A-Za-z-]+){{0,3}} (?:instead|in place) of (?P<g>\d[\d,]*)|\bfrom (?:\w+ )?(?P<a>\d[\d,]*)(?![\d.]*[BM]\b)\D{{0,12}} to (?P<b>\d[\d,]*)(?![\d.]*[BM]\b)|从\s*(?P<c>\d+)[^\d。，]{{0,8}}[到变增加至为成]+\s*(?P<d>\d+)"
+    rf"|(?:by )?a factor of (?P<f>{_N})(?![\d/])|\b(?P<n>{_N})(?:[- ]?fold\b|[- ]times\b|x\b|×)(?! the number)|(?<![增多])(?<!增加)(?P<z>{_N})\s*倍"
     r"|(?P<two>\bdoubl\w+|\btwice\b|\btwo times|翻一?倍|翻一番|加倍|[长多大增高]加?一倍)|(?P<three>\btripl\w+|\bthrice\b)|(?P<four>\bquadrupl\w+)"
     r"|(?P<half>\bhalv\w+|\bhalf\b|减半|一半)|(?P<quarter>\bquarter\w*|四分之一)|(?P<ninth>九分之一|\ba ninth)|(?P<third>\ba third\b|三分之一)"
     r"|(?P<one>\bunchanged\b|\bstays? the same|\bremains? the same|\bdoes(?: not|n't) change|\bdo(?: not|n't) change|\bthe same\b|不变|没有变化|不会?改变)",
@@ -37,6 +37,7 @@ _WORDS = {
 }
 
 DRIVERS = {
+    "groups": r"(?:KV|key[-/ ]?value) (?:heads|groups)|(?:KV|键值) ?头",
     "heads": r"number of (?:attention )?heads|\bheads\b|\bn(?:um)?_?heads?\b|\bh\b|头数|个?头",
     "layers": r"layers|层数|\bdeeper\b",
     "width": r"\bd(?:_?k|_?model|_?head)?\b|width|\bwide\b|\bwider\b|dimension|宽|维",
@@ -69,7 +70,7 @@ POWERS = {
     ("length", "matrix"): 2.0, ("length", "cost"): 2.0, ("length", "cache"): 1.0, ("length", "projections"): 1.0,
     ("length", "parameters"): 0.0, ("width", "variance"): 1.0, ("width", "deviation"): 0.5, ("width", "projections"): 2.0,
     ("width", "parameters"): 2.0, ("width", "embedding"): 1.0, ("width", "cache"): 1.0, ("heads", "parameters"): 0.0,
-    ("heads", "cost"): 0.0, ("heads", "width of a head"): -1.0, ("layers", "cache"): 1.0, ("layers", "parameters"): 1.0,
+    ("heads", "cost"): 0.0, ("heads", "width of a head"): -1.0, ("groups", "cache"): 1.0, ("layers", "cache"): 1.0, ("layers", "parameters"): 1.0,
 }  # fmt: skip
 
 
@@ -90,8 +91,8 @@ def factor_of(match: re.Match[str]) -> float:
 
 def _driver(text: str) -> str:
     found = [name for name, words in DRIVERS.items() if re.search(words, text, re.I)]
-    if found[:1] == ["heads"]:
-        return "heads"
+    if found[:1] in (["groups"], ["heads"]):
+        return found[0]
     return found[0] if len(found) == 1 else ""
 
 
@@ -209,6 +210,11 @@ def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
     said, right = factor_of(last), factor_of(first) ** power
     if not said or not right or factor_of(first) == 1:
         return None
+    less = re.search(
+        r"smaller|less|fewer|shrink|reduc|缩小|减少|降", other[: other.find(last[0]) + 40]
+    )
+    if less and said > 1 and right < 1:
+        right = 1 / right
     if abs(said - right) < 0.01 * right:
         return True, "note.right", {}
     return _grown(last, text, said, right)

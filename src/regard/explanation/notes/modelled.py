@@ -70,11 +70,16 @@ def sizes_of(
         if told:
             sizes[letter] = told[0]
         past = names.past.get(letter, [])
+        if letter == "k":  # a width that the whole does not divide into was a slip
+            past = [each for each in past if sizes.get("d", 0.0) % each[0] == 0]
         of_section = {value for value, section in past if section == len(names.headings)}
         if letter not in here and len({value for value, _ in past}) > 1 and len(of_section) != 1:
             doubtful.add(letter)
     if "d" not in sizes and {"h", "k"} <= here.keys():
         sizes["d"] = here["h"] * here["k"]
+    shown = names.find("W_Q")
+    if shown is not None and shown.ndim == 2 and sizes.get("d", len(shown)) == len(shown):
+        sizes["p"], sizes["q"] = float(shown.size), float(shown.shape[1])
     return _completed(sizes), doubtful
 
 

@@ -10,27 +10,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
 
 import numpy as np
 
 from regard.explanation.notes import catalogue
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.amounts import Amount, agrees, amounts, in_its_words
+from regard.explanation.notes.catalogue import times
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.clauses import (
     ANYWHERE,
+    TOTAL,
     Clause,
     claims,
     number_widths,
     scopes_in,
     things_in,
 )
+from regard.explanation.notes.growth import TIMES, factor_of
 from regard.explanation.notes.modelled import remember, sizes_in, sizes_of
 
 STRANGE = re.compile(
-    r"low-?rank|LoRA|\bdense\b|\bsource\b|\btarget\b|\bshare|\btied|\btying|sparse|window|\blocal|flash|expert|MoE|adapter|conv|kernel|RNN|LSTM|\bextra\b|\bmore\b|fewer|\bless\b|\bthan\b"
+    r"low-?rank|LoRA|\bw\b|in place of|allow|visible|\bkept\b|\bhides?\b|hidden (?:entries|pairs|scores)|remain|可见|允许|保留|\bdense\b|\bsource\b|\btarget\b|\bshare|\btied|\btying|sparse|window|\blocal|flash|expert|MoE|adapter|conv|kernel|RNN|LSTM|\bextra\b|\bmore\b|fewer|\bless\b|\bthan\b"
     r"|\bsav|differ|\bif\b|\bwould\b|bottleneck|\btrain|causal|mask|triang|compress|latent|quantiz|prun|distill|GPU|ALBERT|Adam|optimi|gradient|moment|\bevery \d|batch norm"
     r"|低秩|共享|稀疏|窗口|专家|适配|卷积|多出|额外|相比|节省|省|如果|若|训练|因果|掩码|三角|压缩|量化|剪枝|蒸馏|优化器|梯度|动量|少|分摊",
     re.I,
@@ -40,8 +43,8 @@ _ADDED = re.compile(
     r"\b(?:with (?:the|an?|its)|plus|add\w*|includ\w*|another)\b|加上?|再|连同|包括", re.I
 )
 """What adds an object to those before it."""
-_TOTAL = re.compile(
-    r"\b(?:together|total|in all|sum|gives|makes|altogether)\b|合计|共|总计|得", re.I
+_ABOUT = re.compile(
+    r"(?:≈|=|about|roughly|around|nearly|almost|over|some|约|近|超过|大约)\s*$", re.I
 )
 _WITH_BIAS = re.compile(
     r"with (?:the )?bias|bias(?:es)? included|including bias|带偏置|加上?偏置|含偏置|连同偏置", re.I
@@ -70,12 +73,13 @@ def check_quantities(line: int, said: str, text: str, names: Names) -> list[Verd
     text = re.sub(r"\([^()\d]*\)", "", re.sub(r"\(([^()=]*=[^()]*)\)", r" \1 ", text))
     names.turn += 1
     names.settled = set()
+    for one, other in pairwise(amounts(text)):
+        found += _restated(line, said, one, other, text)
     for amount, clause in claims(text, names):
         sizes, doubtful = sizes_of(text, names, amount.start)
         verdict = (
-            _restated(line, said, amount, text, sizes)
-            or _chained(line, said, amount, clause, sizes, names)
-            or judge(line, said, amount, clause, sizes, doubtful)
+            _chained(line, said, amount, clause, sizes, names)
+            or judge(line, said, amount, clause, (sizes, doubtful), names)
             or _summed(line, said, amount, clause, names)
         )
         value = amount.value
@@ -92,6 +96,7 @@ def check_quantities(line: int, said: str, text: str, names: Names) -> list[Verd
             names.things = clause.things
     if mentioned := things_in(text):
         names.things = mentioned
+    names.widths = number_widths(text) or names.widths
     remember(((letter, amount.value) for letter, amount in sizes_in(text)), names)
     return found
 
@@ -114,7 +119,7 @@ def values(thing: str, clause: Clause, sizes: Mapping[str, float]) -> Iterator[t
         widths = number_widths(clause.text) or number_widths(clause.before) or [1.0, 2.0, 4.0]
     for measure in measures.get(clause.measure, (clause.measure,)):
         of_matrix = (
-            catalogue.OF_A_MATRIX.get(thing, ()) if measure == "params" and clause.matrix else ()
+            catalogue.OF_A_MATRIX.get(thing, ()) if measure == "params" and "p" in sizes else ()
         )
         for formula in of_matrix or catalogue.readings(measure, thing, fixed):
             value = catalogue.total(formula, sizes)
@@ -129,7 +134,11 @@ def _chained(
     if (clause.own and clause.measure != "bytes") or not names.claimed:
         return None
     scopes = scopes_in(clause.text)
-    widths = number_widths(clause.text) or number_widths(clause.before)
+    widths = number_widths(clause.text) or number_widths(clause.before) or names.widths
+    before = (clause.before + clause.text[: clause.text.rfind(amount.said)])[-60:]
+    said_times = [
+        each for each in TIMES.finditer(before) if _AS_MUCH.fullmatch(before[each.end() :])
+    ]
     recent = [told for told in names.claimed if told.turn >= names.turn - 2]
     for last in recent[:3]:
         by = 1.0
@@ -144,22 +153,28 @@ def _chained(
             ):
                 continue
             by *= widths[0]
+        if said_times and last is recent[0] and by == 1.0:
+            by = factor_of(said_times[-1])
         if by in (0.0, 1.0):
             continue
         right = last.value * by
         if agrees(amount, right, False):
-            return Verdict(line, said, "right", "note.right")
+            return _right(line, said)
         if (
             last is recent[0]
-            and _slipped(amount, right)
+            and (said_times or _slipped(amount, right))
             and not STRANGE.search(clause.before + clause.text)
             and not clause.worked_out
         ):
-            return Verdict(
-                line, said, "wrong", "note.wrong", {"right": in_its_words(right, amount)}
-            )
+            return _wrong(line, said, amount, right)
         return None
     return None
+
+
+_AS_MUCH = re.compile(
+    r"(?: as (?:much|many|large|big)| of (?:that|it))?[^\w]*(?:or|so|about|that is|i\.e\.|即|约|是|为|也就是)?\s*",
+    re.I,
+)
 
 
 def _slipped(amount: Amount, right: float) -> bool:
@@ -175,36 +190,39 @@ _OR = re.compile(
 """What stands between an amount and the same in other words."""
 
 
-def _restated(
-    line: int, said: str, amount: Amount, text: str, sizes: Mapping[str, float]
-) -> Verdict | None:
+def _restated(line: int, said: str, one: Amount, other: Amount, text: str) -> list[Verdict]:
     """An amount told again in another unit: "4,831,838,208, or 4.83 billion"."""
-    if not re.search(r"[A-Za-z亿万]", amount.said):
-        return None
-    before = [each for each in amounts(text[: amount.start]) if each.end <= amount.start]
-    last = before[-1] if before else None
-    if last is None or not _OR.fullmatch(text[last.end : amount.start]) or last.kind != amount.kind:
-        return None
-    if len(re.sub(r"\D", "", last.said)) < 4 or len(re.sub(r"\D", "", last.said)) < len(
-        re.sub(r"\D", "", amount.said)
+    between = text[one.end : other.start]
+    digits, again = (len(re.sub(r"\D", "", each.said)) for each in (one, other))
+    if (
+        one.kind != other.kind
+        or digits < max(4, again)
+        or not re.search(r"[A-Za-z亿万]$", other.said)
     ):
-        return None
+        return []
+    if not _OR.fullmatch(between) or TOTAL.search(between) or re.search(r"[;。]", between):
+        return []
     twice = (0.5, 1.0, 2.0) if re.search(r"FLOP|operations|运算", text) else (1.0,)
     if any(
-        agrees(amount, last.value * k, False) or abs(amount.value / last.value / k - 1) < 0.002
+        agrees(other, one.value * k, False) or abs(other.value / one.value / k - 1) < 0.002
         for k in twice
     ):
-        return Verdict(line, said, "right", "note.right")
-    if 0.3 < amount.value / last.value < 3 or _slip(amount, last.value):
-        return Verdict(
-            line, said, "wrong", "note.wrong", {"right": in_its_words(last.value, amount)}
-        )
-    return None
+        return [_right(line, said)]
+    near = 0.3 < other.value / one.value < 3 or _slip(other, one.value)
+    return [_wrong(line, said, other, one.value)] if near else []
+
+
+def _right(line: int, said: str) -> Verdict:
+    return Verdict(line, said, "right", "note.right")
+
+
+def _wrong(line: int, said: str, amount: Amount, right: float) -> Verdict:
+    return Verdict(line, said, "wrong", "note.wrong", {"right": in_its_words(right, amount)})
 
 
 def _summed(line: int, said: str, amount: Amount, clause: Clause, names: Names) -> Verdict | None:
     """A total of the quantities told before it."""
-    if not (_ADDED.search(clause.text) or _TOTAL.search(clause.text)):
+    if not (_ADDED.search(clause.text) or TOTAL.search(clause.text)):
         return None
     values = [told.value for told in names.claimed if told.measure == clause.measure]
     sums = [
@@ -212,11 +230,11 @@ def _summed(line: int, said: str, amount: Amount, clause: Clause, names: Names) 
         *(sum(values[:count]) for count in range(2, len(values) + 1)),
     ]
     if any(amount.agrees(each) for each in sums):
-        return Verdict(line, said, "right", "note.right")
+        return _right(line, said)
     near = next((each for each in sums if _slip(amount, each)), 0.0)
     if not near:
         return None
-    return Verdict(line, said, "wrong", "note.wrong", {"right": in_its_words(near, amount)})
+    return _wrong(line, said, amount, near)
 
 
 def judge(
@@ -224,10 +242,11 @@ def judge(
     said: str,
     amount: Amount,
     clause: Clause,
-    sizes: Mapping[str, float],
-    doubtful: set[str],
+    known: tuple[Mapping[str, float], set[str]],
+    names: Names,
 ) -> Verdict | None:
     """What is said of a number that tells how much there is of an object."""
+    sizes, doubtful = known
     readings = [pair for thing in clause.things for pair in values(thing, clause, sizes)]
     readings = [*dict.fromkeys(readings)]
     if _NO_BIAS.search(clause.text):
@@ -236,20 +255,23 @@ def judge(
         readings = [each for each in readings if _biased(each[0])] or readings
     if not readings:
         return None
-    about = (
-        re.search(
-            r"(?:≈|=|about|roughly|around|nearly|almost|over|some|约|近|超过|大约)\s*$",
-            said[: amount.start],
-        )
-        is not None
-    )
-    if any(agrees(amount, value, about) for _, value in readings):
-        return Verdict(line, said, "right", "note.right")
-    letters = {letter for formula, _ in readings for letter in formula if letter.isalpha()}
-    spoken = {pair for thing in clause.spoken for pair in values(thing, clause, sizes)}
+    about = _ABOUT.search(clause.text[: clause.text.rfind(amount.said)]) is not None
+    if fits := [pair for pair in readings if agrees(amount, pair[1], about)]:
+        other = other_convention(fits, names) if clause.measure == "work" else ""
+        if other and (value := catalogue.total(other, sizes)):
+            return _wrong(line, said, amount, value)
+        return _right(line, said)
+    anyhow = replace(clause, matrix=())
+    spoken = {
+        pair for thing in (*clause.things, *clause.spoken) for pair in values(thing, anyhow, sizes)
+    }
     near = [value for _, value in (*readings, *spoken) if _slip(amount, value)]
+    formula, nearest = _nearest(amount, readings)
+    letters = {letter for letter in formula if letter.isalpha()}
+    plain = letters <= clause.sizes or (amount.value >= 16 and 0.2 < amount.value / nearest < 5)
     sure = (
         clause.own
+        and plain
         and not clause.worked_out
         and len(clause.things) == 1
         and clause.things[0] != "model"
@@ -257,19 +279,31 @@ def judge(
         and not STRANGE.search(clause.before + clause.text)
         and not _ADDED.search(clause.text)
     )
-    right = near or [_nearest(amount, readings)]
-    plain = letters <= clause.sizes or (amount.value >= 16 and 0.2 < amount.value / right[0] < 5)
-    if not near and not (sure and plain):
+    right = near or [nearest]
+    if not near and not sure:
         return None
     if near and not sure and _explained(amount, sizes, clause):
         return None
     return Verdict(line, said, "wrong", "note.wrong", {"right": in_its_words(right[0], amount)})
 
 
-def _nearest(amount: Amount, readings: Sequence[tuple[str, float]]) -> float:
+def other_convention(fits: Sequence[tuple[str, float]], names: Names) -> str:
+    """What a cost is as the note has counted so far, with additions or without; "" where it is."""
+    doubled = {formula.startswith("2·") for formula, _ in fits}
+    if len(doubled) > 1:
+        return ""
+    (this,) = doubled
+    before = names.doubled
+    names.doubled = [*before, this]
+    if len(before) < 2 or this in before:
+        return ""
+    return fits[0][0].removeprefix("2·") if this else times(fits[0][0], "2")
+
+
+def _nearest(amount: Amount, readings: Sequence[tuple[str, float]]) -> tuple[str, float]:
     """The reading that a clause asks for: the nearest, but without biases where it may be."""
     best = min(readings, key=lambda pair: abs(np.log(pair[1] / amount.value)))
-    return next(value for formula, value in readings if best[0].startswith(formula))
+    return next(pair for pair in readings if best[0].startswith(pair[0]))
 
 
 def _biased(formula: str) -> bool:

@@ -15,7 +15,7 @@ _COUNT = r"(\d{1,3}(?:,\d{3})+|\d+)"
 _LENGTHS = re.compile(
     rf"\bn\s*=\s*{_COUNT}(?!\s*d)|{_COUNT}[- ]*(?:tokens?|words|positions)\b"
     rf"|(?:context|length|sequence|window)s?(?: length)?(?: of| is|:)?\s*{_COUNT}\b"
-    rf"|{_COUNT}\s*个?(?:词元|词|位置)|(?:长度|上下文|窗口)(?:长度)?(?:为|是|到)?\s*{_COUNT}",
+    rf"|{_COUNT}\s*(?:个?\s*(?:token|词元|词|位置)|时的)|(?:长度|上下文|窗口)(?:长度)?(?:为|是|到)?\s*{_COUNT}",
     re.I,
 )
 _SQUARE = re.compile(
@@ -29,8 +29,8 @@ _LINEAR = re.compile(
 )
 WIDTHS = {
     8: r"float64|fp64|double",
-    4: r"float32|fp32|single precision|单精度",
-    2: r"b?float16|b?fp16|bf16|half precision|半精度",
+    4: r"float32|fp32|32[- ]bit|single precision|单精度|32 ?位",
+    2: r"16[- ]bit|b?float16|b?fp16|bf16|half precision|半精度|16 ?位",
     1: r"int8|fp8|8[- ]bit|8 ?位",
     0.5: r"int4|fp4|4[- ]bit|4 ?位",
 }
@@ -69,8 +69,15 @@ def _times(line: int, said: str, text: str, names: Names) -> Verdict | None:
     now = lengths_of(text)
     before = [each for earlier in names.recent for each in lengths_of(earlier) if each not in now]
     before = before or [each for each in names.lengths if each not in now]
+    if len(now) == 2 and re.search(rf"{now[1]:.0f}\s*时的", text):
+        now, before = now[:1], now[1:]
     claims = _factors(text)
-    if len(now) != 1 or len(claims) != 1 or not before or not re.search(LENGTH, text, re.I):
+    if (
+        len(now) != 1
+        or len(claims) != 1
+        or not before
+        or not re.search(f"{LENGTH}|token", text, re.I)
+    ):
         return None
     if NOT.search(text) or re.search(
         r"\bthan\b(?! (?:before|that))|fewer|in place of|RNN|循环|heads? per", text

@@ -20,7 +20,7 @@ from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.quantities import check_quantities
 from regard.explanation.notes.sizes import sized
-from regard.explanation.notes.symbols import check_symbols
+from regard.explanation.notes.symbols import check_ratios, check_symbols
 
 Sizes = Mapping[str, float]
 
@@ -116,6 +116,13 @@ _COMMA = re.compile(r"[,，;；:：](?!\d)")
 _PART = re.compile(rf"{_COMMA.pattern}|\band\b|\bwhile\b|[和与、]")
 
 
+_LEFT_OUT = re.compile(
+    r"\b(?:without|not counting|no) (?:\w+ )?(?:bias\w*|embeddings?|norms?)\b|不[含带计算]+(?:偏置|嵌入)",
+    re.I,
+)
+"""What is said to be left out, and denies nothing else."""
+
+
 def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each size in ``sentence`` that follows from others."""
     said = re.sub(r"[`$]", "", sentence).strip()
@@ -130,7 +137,8 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
         " ",
         text,
     )
-    silent = bool(DENIED.search(text) or HYPOTHETICAL.search(text) or NOT.search(text))
+    denied = DENIED.search(text) or NOT.search(_LEFT_OUT.sub("", text))
+    silent = bool(denied or HYPOTHETICAL.search(text))
     for name, amount in sized(text):
         if not name or (
             name in RESULTS and re.match(r"\s*(?:[*/^]|[+-]\s*[\d(])", text[amount.end :])
@@ -145,34 +153,15 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
         verdict = _judge(line, said, text, name, amount, known, told, names)
         if verdict:
             found.append(verdict)
-    if not (DENIED.search(text) or NOT.search(text)):
-        amounts_said = check_quantities(line, said, text, names) + check_symbols(
-            line, said, text, names
-        )
-        found += [v for v in amounts_said if v.status == "right" or not silent]
-    found += _of_matrices(line, said, text, names) if not silent else []
+    if not denied:
+        for check in (check_quantities, check_symbols, check_ratios):
+            told_so = check(line, said, text, names)
+            found += [v for v in told_so if v.status == "right" or not silent]
     found += _unchanged(line, said, told, names) if not silent else []
     names.fresh = {name: amount.value for name, amount in sized(text) if name}
     names.sizes.update(names.fresh)
     wrong = [verdict for verdict in found if verdict.status == "wrong"]
     return wrong or found[:1]
-
-
-_MATRICES = re.compile(
-    r"(?:three|3) (?:weight |projection )?matrices (?:together )?(?:hold|have|contain|are)[^\d.]{0,16}(\d[\d,]*)(?= |$)|(?:三个|3 ?个)(?:权重|投影)?矩阵[^\d。]{0,8}(?:有|是|共)\s*(\d[\d,]*)\s*个"
-)
-
-
-def _of_matrices(line: int, said: str, text: str, names: Names) -> list[Verdict]:
-    """The numbers of the three matrices that the note has shown."""
-    told = _MATRICES.search(text)
-    weights = [names.find(f"W_{letter}") for letter in "QKV"]
-    if not told or any(weight is None for weight in weights):
-        return []
-    right = sum(weight.size for weight in weights if weight is not None)
-    if float((told[1] or told[2]).replace(",", "")) in (right, right / 3):
-        return [Verdict(line, said, "right", "note.right")]
-    return [Verdict(line, said, "wrong", "note.wrong", {"right": f"{right:,}"})]
 
 
 def _unchanged(line: int, said: str, told: Mapping[str, Amount], names: Names) -> list[Verdict]:

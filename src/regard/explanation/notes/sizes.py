@@ -33,7 +33,7 @@ ROLES = {
         r"[- ]?(?:dimension\w*|dims?|wide|numbers|components)?,? (?:per|for each|in each|for every|each\b(?! head has))(?: head)?|维的头|[- ]dimensional heads",
     ),
     "vocabulary": _role(r"vocabulary(?: size)?|vocab(?:_size)?|词表(?:大小)?|词汇表(?:大小)?", r"(?:words|tokens|entries|subwords) in the vocabulary|个?词的词表"),
-    "inner": _role(r"(?:inner|hidden|FFN|feed-?forward|MLP|intermediate)[- ](?:layer |hidden )?(?:width|size|dimension\w*|dim)|d_?ff|(?:中间|前馈|FFN)(?:的?隐藏)?(?:层|网络)?(?:的)?(?:维度|宽度|维数)|前馈隐藏层|中间层", r"[- ]wide (?:hidden|inner)"),
+    "inner": _role(r"(?:inner|hidden|FFN|feed-?forward|MLP|intermediate)[- ](?:layer |hidden )?(?:width|size|dimension\w*|dim)|d_?ff|(?:中间|前馈|FFN|隐藏层)\s*(?:的?隐藏)?(?:层|网络)?的?\s*(?:维度|宽度|维数)|前馈隐藏层|中间层", r"[- ]wide (?:hidden|inner)"),
     "width": _role(
         r"\bd(?:_?model)?|\b(?:embed_dim|hidden_size|n_embd|width|dimension(?:ality)?|model size|embedding size|隐藏维度|d_model)|(?:宽度?|维度|维数)",
         r"[- ]?(?:dimension(?:al|s)?|dims?|wide)\b|[- ](?:numbers|components) (?:wide|long)|维",
@@ -81,6 +81,8 @@ def role(amount: Amount, text: str) -> str:
             r"\s*(?:each|per|an? (?:number|score)|一个|每个)", after
         )
         return "" if amount.value <= 8 and of_one else "bytes"
+    if re.search(r"\b(?:ln|log\w*|exp)\s*\(?$", before):
+        return ""
     if re.match(r"\s*(?:倍|times\b|-?fold|x\b)", after):
         return ""
     # "4096 / 32 = 128": what is worked out is what stands before the sum.
