@@ -8,16 +8,9 @@ from collections.abc import Iterator, Sequence
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.extents import Extents, sizes_told
+from regard.explanation.notes.kinds import ONE_HEAD, kind_of, names_in, side_of
 from regard.explanation.notes.mathtext import plain
-from regard.explanation.notes.tensors import (
-    ONE_HEAD,
-    Shape,
-    Told,
-    judged,
-    kind_of,
-    names_in,
-    side_of,
-)
+from regard.explanation.notes.tensors import Shape, Told, judged
 
 _SIZE = r"(?:\d{1,3}(?:,\d{3})+|\d+|[A-Za-z]\w*)"
 _BY = rf"(?<![\w.*^/+-])(?<![*/+^=-] ){_SIZE}(?: ?\* ?{_SIZE})+(?! ?[\w*=/^+(.]*[=*/^+]|\w|\.\d)"
@@ -29,87 +22,13 @@ SHAPE = re.compile(
 """A shape: (2, 8, 16, 16), R^(6 × 4), 16 × 16."""
 _SHAPED = re.compile(r"shape|\bsize|形状|大小|尺寸|维度", re.I)
 """What says that numbers in brackets are a shape."""
-_LINKS = frozenset(
-    [
-        "has",
-        "have",
-        "had",
-        "is",
-        "are",
-        "was",
-        "of",
-        "the",
-        "a",
-        "an",
-        "shape",
-        "shapes",
-        "size",
-        "sizes",
-        "dimension",
-        "dimensions",
-        "with",
-        "in",
-        "each",
-        "again",
-        "be",
-        "becomes",
-        "become",
-        "now",
-        "then",
-        "still",
-        "therefore",
-        "gives",
-        "matrix",
-        "matrices",
-        "tensor",
-        "tensors",
-        "array",
-        "all",
-        "also",
-        "both",
-        "as",
-        "well",
-        "form",
-        "from",
-        "to",
-        "will",
-        "lies",
-        "live",
-        "lives",
-        "R",
-        "mathbb",
-        "ℝ",
-        "into",
-        "would",
-        "stays",
-        "remains",
-        "stay",
-        "keep",
-        "keeps",
-        "keeping",
-        "get",
-        "gets",
-        "one",
-        "per",
-        "head",
-        "every",
-        "which",
-        "we",
-        "at",
-        "so",
-        "resulting",
-        "result",
-        "results",
-        "yields",
-        "makes",
-        "make",
-        "decoder",
-        "encoder",
-        "layer",
-        "block",
-        "attention",
-    ]
-)
+_LINKS = frozenset((
+    "has", "have", "had", "is", "are", "was", "of", "the", "a", "an", "shape", "shapes", "size", "sizes", "dimension", "dimensions", "with", "in",
+    "each", "again", "be", "becomes", "become", "now", "then", "still", "therefore", "gives", "matrix", "matrices", "tensor", "tensors", "array", "all",
+    "also", "both", "as", "well", "form", "from", "to", "will", "lies", "live", "lives", "R", "mathbb", "ℝ", "into", "would", "stays", "remains", "stay",
+    "keep", "keeps", "keeping", "get", "gets", "one", "per", "head", "every", "which", "we", "at", "so", "resulting", "result", "results", "yields",
+    "makes", "make", "decoder", "encoder", "layer", "block", "attention",
+))  # fmt: skip
 """Words that may stand between a tensor's name and its shape."""
 _ZH_LINK = re.compile(
     r"来自|解码器|编码器|形状|大小|维度|尺寸|每个|一个|起来|结果|矩阵|张量|都|也|则|就|变|成|仍|然|还|的|是|为|有|到|得|均|分别|依旧|保持|回|后|了|即|也就"
@@ -139,33 +58,20 @@ def check_tensors(lines: Sequence[str], names: Names) -> list[Verdict]:
         if isinstance(value, int) and not isinstance(value, bool):
             for axis, number in sizes_told(f"{letter} = {value}"):
                 sections.setdefault(-1, {}).setdefault(axis, set()).add(number)
-    found = []
-    for told, right in judged(tolds, sections):
-        if right == told.axes:
-            found.append(Verdict(told.line, told.said, "right", "note.right"))
-        else:
-            found.append(
-                Verdict(
-                    told.line,
-                    told.said,
-                    "wrong",
-                    "note.wrong",
-                    {"right": _written(right, told.said)},
-                )
-            )
-    return found
+    return [
+        Verdict(told.line, told.said, "right", "note.right")
+        if right == told.axes
+        else Verdict(
+            told.line, told.said, "wrong", "note.wrong", {"right": _written(right, told.said)}
+        )
+        for told, right in judged(tolds, sections)
+    ]
 
 
 def _written(shape: Shape, said: str) -> str:
     if not re.search(r"[(\[]\s*\w+\s*,", said):
         return " × ".join(shape)
-    open_, close = (
-        ("torch.Size([", "])")
-        if "Size" in said
-        else ("[", "]")
-        if re.search(r"\[\s*\w+\s*,", said)
-        else ("(", ")")
-    )
+    open_, close = "[]" if re.search(r"\[\s*\w+\s*,", said) else "()"
     return f"{open_}{', '.join(shape)}{close}"
 
 
