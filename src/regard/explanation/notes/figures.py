@@ -151,7 +151,8 @@ def _of_lists(line: int, text: str, told: list[Figure], names: Names) -> Iterato
         cue = figure.words[-30:]
         asked = next((each for each in FIGURES if holds(FIGURES[each][0], cue)), "")
         if not asked and holds(_TOTAL, cue) and (right := totals(names)):
-            yield _judge(line, figure, right, 2.6, 0.5)
+            both = len([*lists_in(text[: figure.start])]) > 1
+            yield _judge(line, figure, right, 3.1 if both else 2.6, 0.5)
             continue
         pair = next((each for each in PAIRS if holds(PAIRS[each][0], cue)), "")
         if not (asked or pair) or (asked == "sum" and holds(_AGAIN, text)):
