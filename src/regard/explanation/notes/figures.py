@@ -13,8 +13,9 @@ from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.derived import steps
 from regard.explanation.notes.equations import shown
+from regard.explanation.notes.followed import totals
 from regard.explanation.notes.sums import lists_in, results
-from regard.explanation.notes.worked import holds, slip
+from regard.explanation.notes.worked import holds, row_of, slip
 from regard.explanation.sheet import Floats
 
 SURE = 3.5
@@ -48,6 +49,8 @@ PAIRS: Mapping[str, tuple[str, Callable[[Floats, Floats], float]]] = {
 }
 """What words ask of two."""
 _UNITS = re.compile(r"\s*(?:(bits?|比特)|nats?|奈特)")
+_TOTAL = "output answer lookup prediction estimate result 答案 预测 输出 结果 加权和"
+"""What a weighted sum is called."""
 _AGAIN = "twice times 两次 两个 三个 各"
 """What is added more than once."""
 ROLES: Mapping[str, str] = {
@@ -147,6 +150,10 @@ def _of_lists(line: int, text: str, told: list[Figure], names: Names) -> Iterato
     for figure in told:
         cue = figure.words[-30:]
         asked = next((each for each in FIGURES if holds(FIGURES[each][0], cue)), "")
+        if not asked and holds(_TOTAL, cue) and (right := totals(names)):
+            both = len([*lists_in(text[: figure.start])]) > 1
+            yield _judge(line, figure, right, 3.1 if both else 2.6, 0.5)
+            continue
         pair = next((each for each in PAIRS if holds(PAIRS[each][0], cue)), "")
         if not (asked or pair) or (asked == "sum" and holds(_AGAIN, text)):
             continue
@@ -228,6 +235,7 @@ def _related(line: int, told: list[Figure]) -> Iterator[Verdict | None]:
 
 def _of_words(line: int, text: str, told: list[Figure], names: Names) -> Iterator[Verdict | None]:
     """The weight that one of the note's words has for another: "*cat* gives 40 % to *sat*"."""
+    yield from _of_places(line, told, names)
     tokens = "|".join(re.escape(token) for token in names.tokens)
     if not tokens or not holds("attention weight softmax 注意力 权重", text):
         return
@@ -256,3 +264,18 @@ def _of_words(line: int, text: str, told: list[Figure], names: Names) -> Iterato
             float(table[subject, column]) for table in weights if max(subject, column) < len(table)
         ]
         yield _judge(line, figure, right, 4.0)
+
+
+def _of_places(line: int, told: list[Figure], names: Names) -> Iterator[Verdict | None]:
+    """One weight of the list before it, by its place: "the third word gets 4.2 %"."""
+    weights = next((row for row in names.lists if abs(row.sum() - 1) < 0.02), None)
+    for figure in told if weights is not None else ():
+        place = row_of(figure.words, names)
+        of_share = holds(
+            "get receive take has weight attention share 得 占 分走 权重 注意力", figure.words
+        )
+        if weights is None or place is None or place >= weights.size or not of_share:
+            continue
+        if figure.unit <= 0.011:
+            other = bool((np.abs(weights - figure.value) < 0.6 * figure.unit).any())
+            yield _judge(line, figure, [float(weights[place])], 3.0, 0.6 if other else -1.5)

@@ -87,6 +87,18 @@ def followed(names: Names, size: int) -> Iterator[Step]:
                     yield Step(kind, function(other, one)[None, :], f"lists {i} {j}", rows=False)
 
 
+def totals(names: Names) -> list[float]:
+    """The weighted sums of single values: of two lists, or of the column that a table tells."""
+    rows = [*names.lists[:RECENT], *names.columns[:2]]
+    return [
+        float(weights @ values)
+        for weights in rows
+        if abs(weights.sum() - 1) < 0.02
+        for values in rows
+        if values is not weights and values.size == weights.size
+    ]
+
+
 def _positions(names: Names, size: int, recent: list[Floats]) -> Iterator[Step]:
     """The first numbers of positions' encodings, and what they are added to."""
     told = [int(value) for name in ("d", "d_model") for value in names.told.get(name, ())]

@@ -18,7 +18,7 @@ from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.figures import check_figures
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
-from regard.explanation.notes.sums import check_weighted, lists_in, remember
+from regard.explanation.notes.sums import lists_in, remember
 from regard.explanation.notes.worked import Claim, check_claims, kinds_of, meet, position_of, row_of
 from regard.explanation.sheet import Floats
 
@@ -76,7 +76,6 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
         names.lists = [claimed, *names.lists][:8]
     if not silent:
         found += check_claims(rows, names)
-        found += check_weighted(line, text, names)
         found += check_figures(line, text, names)
     remember(text, names)
     for node in (parsed(piece) for piece in pieces(text)):

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from regard.explanation.notes.algebra import Names
-from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.parsing import Number, literal, parsed
 from regard.explanation.sheet import Floats
 
@@ -28,65 +26,6 @@ _COMMAS = re.compile(
     r"(?<![\w.,(\[*/^+=-])(?<![*/^+=\[(] )(-?\d+\.\d+(?:, -?\d+\.\d+){2,})(?![\w.]*\d|\s*[*/^+=\])]|, \d)"
 )
 _SLASHES = re.compile(r"(?<![\w/.])(0?\.\d+(?:\s/\s0?\.\d+)+)(?![\w/])")
-
-
-_SUM = re.compile(
-    r"(?:output|answer|lookup|prediction|estimate|weighted (?:sum|average|mean)|result|答案|预测|输出|加权(?:和|平均)|结果)\s*(?:is|=|comes to|becomes|gives|of|would be|为|是|变成|变为|等于|得到?|就是|:|：)*\s*(?:about |约)?(-?\d+(?:\.\d+)?)(?![\d.]*\s*[*/+^])",
-    re.I,
-)
-
-
-def check_weighted(line: int, text: str, names: Names) -> list[Verdict]:
-    """A weighted sum in words: the weights, as many values, and what comes of them."""
-    lists = [each for each in lists_in(text) if each[1].size > 1]
-    told = _SUM.search(text)
-    if (
-        told
-        and (
-            weights := next((each for each in names.lists[:1] if abs(each.sum() - 1) < 0.02), None)
-        )
-        is not None
-    ):
-        for column in names.columns:
-            number = literal(parsed(told[1]) or Number("0"))
-            if column.shape != weights.shape or number is None or len(lists) > 1:
-                continue
-            right, slack = (
-                float(weights @ column),
-                0.0006 * float(np.abs(column).sum()) + float(number[1]),
-            )
-            if abs(right - float(number[0])) <= slack:
-                return [Verdict(line, told[0], "right", "note.right")]
-            if 0.3 < abs(float(number[0]) / (right or np.inf)) < 3:
-                return [
-                    Verdict(
-                        line,
-                        told[0],
-                        "wrong",
-                        "note.wrong",
-                        {"right": shown(np.asarray(right), number[1])},
-                    )
-                ]
-    if (
-        not told
-        or len(lists) != 2
-        or lists[0][1].size != lists[1][1].size
-        or told.start() < lists[1][0]
-    ):
-        return []
-    one, other = lists[0][1], lists[1][1]
-    if abs(one.sum() - 1) > 0.02 and abs(other.sum() - 1) > 0.02:
-        return []
-    claimed = literal(parsed(told[1]) or Number("0"))
-    exact = np.asarray(one @ other)
-    if claimed is None:
-        return []
-    slack = 0.5 * float(
-        np.abs(other) @ lists[0][2] + np.abs(one) @ lists[1][2] if lists[0][2].max() < 0.1 else 0
-    )
-    if close(claimed[0], exact, claimed[1]) or abs(float(claimed[0] - exact)) <= slack:
-        return [Verdict(line, text.strip(), "right", "note.right")]
-    return [Verdict(line, text.strip(), "wrong", "note.wrong", {"right": shown(exact, claimed[1])})]
 
 
 _RESULT = re.compile(
