@@ -215,7 +215,7 @@ def _of_sentence(place: Place, sentence: str) -> Iterator[Told]:
             yield Told(place.line, before + match[0], "x", _axes(match), right=place.shown)
             continue
         name = _named(before) or _named_behind(after)
-        if not name or _FACTOR.match(after) or _STEP.search(sentence):
+        if not name or not name[0] or _FACTOR.match(after) or _STEP.search(sentence):
             continue
         kind, label = name
         if own := re.search(r"(\S+)\($", before):  # "times W_O (4 × 4)"
