@@ -11,9 +11,9 @@ BLOCK = ["", "| Q | 3 × 2 |", "| K | 3 × 2 |", "| V | 3 × 2 |", "| O | 3 × 2
 
 def verdicts(**lines: str) -> list[Verdict]:
     return [
-        Verdict(int(line[1:]), "Q = 3 × 2", status, "note.wrong" if status == "wrong" else "note.right")
+        Verdict(int(line[1:]), "Q = 3 × 2", status, f"note.{status}")
         for line, status in lines.items()
-    ]  # fmt: skip
+    ]
 
 
 def test_two_wrong_lines_stand():

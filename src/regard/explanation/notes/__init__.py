@@ -123,9 +123,12 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
     verdicts += [
         verdict for verdict in settled(names) if (verdict.line, verdict.claim) not in judged
     ]
+    items = [*check_items(lines)]
+    lawful = {verdict.line for verdict in items}
+    verdicts = [v for v in verdicts if v.status != "wrong" or v.line not in lawful]
+    verdicts += [verdict for verdict in items if verdict.status == "wrong"]
     wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
-    last = [*check_items(lines), *check_tensors(lines, names)]
-    verdicts += [verdict for verdict in last if verdict.line not in wrong]
+    verdicts += [verdict for verdict in check_tensors(lines, names) if verdict.line not in wrong]
     return without_doubtful(verdicts, lines)
 
 
@@ -186,7 +189,8 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         answer = _answered(names, rest)
         in_words = check_sentence(line, rest, names, before)
         if not in_words and names.asked and (ASKED_WHICH.search(names.asked) or len(rest) < 60):
-            asked, said_so = ASKING.sub(" ", names.asked).strip(), ANSWER.sub("", rest)
+            asked = re.sub(r"[,，][^,，]*吗\s*[?？]\s*$", "", names.asked)
+            asked, said_so = ASKING.sub(" ", asked).strip(), ANSWER.sub("", rest)
             in_words = check_sentence(line, f"{asked} {said_so}", names) or check_sentence(
                 line, f"{asked} {'是' if re.search('[一-鿿]', asked) else 'is'} {said_so}", names
             )
@@ -204,17 +208,19 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         equations = [v for v in equations if v.values.get("right", "") not in words_say]
         said = shapes + in_words + [v for v in equations if v.status != "unknown" or not in_words]
         said += check_instances(line, rest, names) + check_inline(line, sentence, names)
-        said = said or check_reference(line, rest, names) or check_rows(line, sentence, names)
-        sized = [
+        sized = check_sizes(line, answer, names)
+        known = any(verdict.status == "right" for verdict in sized)
+        said = said or ([] if known else check_reference(line, rest, names))
+        said = said or check_rows(line, sentence, names)
+        sized += [
             verdict
             for check in (
-                check_sizes,
                 check_lists,
                 check_shape_instances,
                 check_proportions,
                 check_series,
             )
-            for verdict in check(line, answer if check is check_sizes else rest, names)
+            for verdict in check(line, rest, names)
         ]
         if not said and answer is not rest:
             said = check_line(line, answer, names)

@@ -58,6 +58,16 @@ class Names:
     """What was said last of tokens, heads, widths …, by role."""
     fresh: dict[str, float] = field(default_factory=dict)
     """Those of the sentence before."""
+    past: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    """Every value that was said of a size, by its letter, and in which section."""
+    claimed: list[Any] = field(default_factory=list)
+    """The quantities that were told, the last one first."""
+    turn: int = 0
+    """How many sentences were read."""
+    settled: set[str] = field(default_factory=set)
+    """The amounts of this sentence that the catalogue knows to be right."""
+    things: tuple[str, ...] = ()
+    """The parts of a Transformer that were spoken of last."""
     lists: list[Floats] = field(default_factory=list)
     """The lists of numbers that were read, the last one first."""
     words: set[str] = field(default_factory=set)

@@ -51,8 +51,8 @@ _WORD = rf"(?:{'|'.join((*_TENS, *_ONES[2:]))})"
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?)"
 _PLAIN = rf"(?:\d+/sqrt\({_DIGITS}\)|sqrt\({_DIGITS}\)|{_DIGITS}(?:\s*\^\s*\d+|/{_DIGITS})?)"
 AMOUNT = re.compile(
-    rf"(?<![\w.^/*(√-])(?<![*/^+] )(?<!\d,)(?:(?P<plain>-?{_PLAIN})(?![\w^*/(]*[*/^]\s*[\w(]|\.\d)"
-    r"\s*(?P<times>百万|千万|[千万亿]|thousand\b|million\b|billion\b|[kKMB](?![\w]))?"
+    rf"(?<![A-Za-z0-9_.^/*(√第图表式章节页-])(?<![*/^+] )(?<!\d,)(?:(?P<plain>-?{_PLAIN})(?![\w^*/(]*[*/^]\s*[\w(]|\.\d)"
+    r"\s*(?P<times>\*\s*10\s*\^\s*\(?\d+\)?|百万|千万|[千万亿]|thousand\b|million\b|billion\b|[kKMB](?![\w]))?"
     rf"|\b(?P<english>(?:an? (?=hundred|thousand|million)|{_WORD}(?:[- ]{_WORD})?)(?:[- ]?(?:hundred|thousand|million|billion))?)\b"
     r"|(?P<chinese>(?<![第同统唯之一])(?:[二两三四五六七八九十][零一二三四五六七八九十百千]*|一[十百千][零一二三四五六七八九十百千]*)(?P<zh>[万亿])?(?=\s*[个层头维倍位项行列种字词次张]))"
     r"|(?P<part>\ba half\b|\bone half\b|\ba quarter\b|\bone quarter\b|\ba third\b|一半|四分之一|三分之一|八分之一))"
@@ -121,7 +121,8 @@ def _read(match: re.Match[str]) -> tuple[float, float] | None:
     node = parsed(match["plain"])
     if node is None:
         return None
-    times = _TIMES.get(match["times"] or "", 1.0)
+    power = re.fullmatch(r"\*\s*10\s*\^\s*\(?(\d+)\)?", match["times"] or "")
+    times = 10.0 ** int(power[1]) if power else _TIMES.get(match["times"] or "", 1.0)
     told = literal(node)
     try:
         number = float(value(node, Names()))
@@ -151,3 +152,39 @@ def _chinese(text: str) -> float:
         else:
             digit = _CHINESE[letter]
     return total + digit
+
+
+def agrees(claim: Amount, right: float, about: bool) -> bool:
+    """Whether an amount is ``right``; many write MB where 1024² bytes are meant."""
+    if claim.agrees(right, about):
+        return True
+    unit = re.search(r"([KMGT])B$", claim.said)
+    return unit is not None and claim.agrees(
+        right * (1000 / 1024) ** ("KMGT".index(unit[1]) + 1), about
+    )
+
+
+def in_its_words(right: float, claim: Amount) -> str:
+    """The right value in the unit of the claim."""
+    unit = re.search(r"[KMGT]i?B$", claim.said)
+    times = re.search(r"百万|千万|万|亿|million|billion|thousand|[kKMB]$", claim.said)
+    by = 1.0
+    if unit:
+        by = (1024.0 if "i" in unit[0] else 1000.0) ** ("KMGT".index(unit[0][0]) + 1)
+    elif times:
+        by = {
+            "百万": 1e6,
+            "千万": 1e7,
+            "万": 1e4,
+            "亿": 1e8,
+            "million": 1e6,
+            "billion": 1e9,
+            "thousand": 1e3,
+        }.get(times[0], 1.0)
+    number = right / by
+    places = len(re.sub(r"[^\d.]", "", claim.said).partition(".")[2])
+    while places < 4 and abs(round(number, places) - number) > 0.01 * abs(number):
+        places += 1
+    return f"{number:,.{places}f}" + (
+        f" {unit[0]}" if unit else f" {times[0]}" if times and by != 1 else ""
+    )

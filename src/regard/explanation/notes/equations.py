@@ -27,6 +27,8 @@ LONE = re.compile(r"[A-Za-z_]\w*'?")
 BYTES = re.compile(r"\*1024\.0\^(\d)")
 """What ``plain`` makes of KiB, MiB, GiB."""
 _PREFIXES = " KMGT"
+_BEHIND = {"million": 1e6, "billion": 1e9, "万": 1e4, "亿": 1e8}
+"""What may stand behind a formula, for the number that it ends with."""
 ABOUT = re.compile(r"≈|≃|\\approx|~=|\babout\b|\broughly\b|约")
 
 
@@ -48,7 +50,8 @@ def check_line(line: int, text: str, names: Names, *, prose: bool = True) -> lis
         power = " KMGT".find(next(iter(units))[0])
         names.scales = (1000.0**power, 1024.0**power) if power > 0 else ()
     else:
-        names.scales = ()
+        behind = re.search(r"\d\$\s*(million|billion|万|亿)", text)
+        names.scales = (_BEHIND[behind[1]],) if behind else ()
     for chain, said in chains(text, names.words) if prose else statement(text):
         if re.search(r"\b(?:sum|prod)_\w+ = ", said):
             continue  # the bounds of a sum are no sides
@@ -256,17 +259,19 @@ def _define(
         )  # fmt: skip
         written_out = next((j for j in rest if literals[j] is not None), None)
         if source is not None:
-            if len(chain) == 2 and name in names.values and np.asarray(values[source]).ndim == 0:
+            multiple = re.fullmatch(r"\s*\d+ ?d(?:_\w+)?\s*", chain[source]) is not None
+            known = name in names.values and np.asarray(values[source]).ndim == 0
+            if known and (len(chain) == 2 or multiple):
                 nodes[i] = None  # "equal at n = 2d" tells nothing of this n
                 continue
             names.tell(name, np.array(values[source]))
         elif written_out is not None:
             found = literals[written_out]
             assert found is not None
-            known = names.values.get(name)
+            before = names.values.get(name)
             given = name in names.units  # it was written itself, and may be written anew
-            if known is not None and known.ndim and known.shape == found[0].shape and not given:
-                same = np.abs(known - found[0]) <= 0.5 * found[1] + 1e-9
+            if before is not None and before.ndim and before.shape == found[0].shape and not given:
+                same = np.abs(before - found[0]) <= 0.5 * found[1] + 1e-9
                 if 2 * same.sum() > same.size:  # the same again: a claim
                     continue
             names.tell(name, *found)

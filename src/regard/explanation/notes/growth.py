@@ -37,10 +37,10 @@ _WORDS = {
 }
 
 DRIVERS = {
-    "heads": r"number of (?:attention )?heads|\bheads\b|\bh\b|头数|个?头",
+    "heads": r"number of (?:attention )?heads|\bheads\b|\bn(?:um)?_?heads?\b|\bh\b|头数|个?头",
     "layers": r"layers|层数|\bdeeper\b",
     "width": r"\bd(?:_?k|_?model|_?head)?\b|width|\bwide\b|\bwider\b|dimension|宽|维",
-    "length": r"sequence|length|\blong|context|tokens|words\b|\b[nT]\b|字数|inputs?\b|prompt|\brows\b|序列|长|上下文|词元|词数|输入",
+    "length": r"sequence|length|\blong|context|tokens|words\b|(?<!\^)\b[nT]\b|字数|inputs?\b|prompt|\brows\b|序列|长|上下文|词元|词数|输入",
 }
 """What is changed."""
 OUTCOMES = (
@@ -110,7 +110,7 @@ def _several(found: list[re.Match[str]], text: str, names: Names) -> Found | Non
         power = POWERS.get((driver, _outcome(part)))
         said = factor_of(last)
         if power is not None and said and abs(said - factor_of(first) ** power) > 0.01 * said:
-            return False, "note.growth", {"right": written(factor_of(first) ** power)}
+            return _grown(last, text, said, factor_of(first) ** power)
     return True, "note.right", {}
 
 
@@ -131,11 +131,28 @@ def remember(text: str, names: Names) -> None:
         names.driven = (driver, factor_of(first), 2)
 
 
+def _share(match: re.Match[str], text: str) -> bool:
+    """Whether a part of a whole is told, not how something has changed: "about half of it"."""
+    if re.search(r"[一三四九]", match[0]):
+        return not re.search(r"(?:原来的?|[到为成])\s*$", text[: match.start()])
+    part = re.fullmatch(r"half|(?:a )?(?:quarter|third|ninth)", match[0], re.I)
+    after = text[match.end() :]
+    return part is not None and not re.match(r" (?:as|the|of (?:what|its))", after)
+
+
 def _driven(match: re.Match[str], text: str, names: Names) -> Found | None:
     """One factor, of what was supposed in the sentence before."""
     driver, times, left = names.driven
     names.driven = (driver, times, left - 1) if left > 1 else ()
-    if match["one"] or NOT.search(re.sub(TIMES, " ", text)) or DENIED.search(text) or _driver(text):
+    if re.match(r" ?(?:fewer|less|smaller|少)", text[match.end() :]):
+        return None
+    if (
+        match["one"]
+        or _share(match, text)
+        or NOT.search(re.sub(TIMES, " ", text))
+        or DENIED.search(text)
+        or _driver(text)
+    ):
         return None
     outcome = _outcome(re.sub(r"\b(?:also|too)\b|也", "", text[: match.start()]))
     power = POWERS.get((driver, outcome))
@@ -145,9 +162,14 @@ def _driven(match: re.Match[str], text: str, names: Names) -> Found | None:
     right = times**power
     if abs(said - right) < 0.01 * right:
         return True, "note.right", {}
-    told = re.match(r"\D{0,8}(?:to|约|即|为|是)\s*(\d+(?:\.\d+)?)", text[match.end() :])
-    value = f" → {written(float(told[1]) / said * right)}" if told else ""
-    return False, "note.growth", {"right": written(right) + value}
+    return _grown(match, text, said, right)
+
+
+def _grown(match: re.Match[str], text: str, said: float, right: float) -> Found:
+    """The right factor, in the words of the claim, and what it comes to where that was told."""
+    told = re.match(r"\D{0,8}(?:to|约|即|为|是)\s*(\d[\d,]*(?:\.\d+)?)", text[match.end() :])
+    value = f" → {written(float(told[1].replace(',', '')) / said * right)}" if told else ""
+    return False, "note.growth", {"right": f"{written(right)}{' 倍' * ('倍' in match[0])}{value}"}
 
 
 def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
@@ -189,4 +211,4 @@ def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
         return None
     if abs(said - right) < 0.01 * right:
         return True, "note.right", {}
-    return False, "note.growth", {"right": written(right)}
+    return _grown(last, text, said, right)

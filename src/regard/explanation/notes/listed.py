@@ -16,6 +16,7 @@ from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.equations import shown
 from regard.explanation.notes.facts import DENIED, NOT
+from regard.explanation.notes.figures import check_figures
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.notes.sums import check_sums, check_weighted, lists_in, remember
@@ -32,7 +33,7 @@ _OTHER = re.compile(
     re.I,
 )
 _IS_INPUT = re.compile(
-    r"(?:[=(]|softmax(?: to| of| over| on)?)\s*#|#\s*(?:的|做|取|求|进行|应用)*\s*softmax", re.I
+    r"(?:\(|softmax(?: to| of| over| on)?)\s*#|#\s*(?:的|做|取|求|进行|应用)*\s*softmax", re.I
 )
 """What a softmax is taken of, at #."""
 _BESIDE = re.compile(
@@ -60,7 +61,9 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
             if _EXPRESSION.search(words):
                 continue
             words = words if kinds_of(words) else f"{names.speaking} {words}"
-            rows.append(Claim(line, said, claimed, units, words, len(rows)))
+            name = _NAMED.search(text[: text.rfind("[[", 0, start + 1)])
+            matrix = name[1] if name else ""
+            rows.append(Claim(line, said, claimed, units, words, len(rows), name=matrix))
             continue
         denied = silent or NOT.search(_BESIDE.sub("", text[max(0, start - 40) : start]))
         if not denied and not _IS_INPUT.search(f"{text[:start]}#{text[start + len(said) :][:12]}"):
@@ -71,6 +74,7 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
     if not silent:
         found += check_claims(rows, names)
         found += check_weighted(line, text, names)
+        found += check_figures(line, text, names)
     remember(text, names)
     for node in (parsed(piece) for piece in pieces(text)):
         if node is None or isinstance(node, Number) or literal(node) is not None:

@@ -38,27 +38,13 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     said = re.sub(r"[`$]", "", sentence).strip()
     text = plain(re.sub(r"(\d)\s*([KMGT]i?B\b|bytes?\b|字节)", r"\1 _\2", said)).replace(" _", " ")
     found: list[Verdict] = []
-    last: Amount | None = names.measured
     if not (DENIED.search(text) or NOT.search(text)):
         for amount in amounts(text):
             if amount.kind != "bytes":
                 found += _of_counts(line, said, amount, text, names)
-                continue
-            by = _by(text[: amount.start], text, last, names)
-            if by and last:
-                right = last.value * by
-                if amount.agrees(right, about=False):
-                    found.append(Verdict(line, said, "right", "note.right"))
-                else:
-                    found.append(
-                        Verdict(
-                            line, said, "wrong", "note.wrong", {"right": _in_unit(right, amount)}
-                        )
-                    )
-            last = amount
-    else:
-        last = next((a for a in reversed([*amounts(text)]) if a.kind == "bytes"), last)
-    names.measured = last
+    names.measured = next(
+        (a for a in reversed([*amounts(text)]) if a.kind == "bytes"), names.measured
+    )
     if DENIED.search(text) or NOT.search(re.sub(r"instead of", "", text)):
         return found
     return (
@@ -71,6 +57,8 @@ def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
 def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) -> list[Verdict]:
     """An amount that is k times one before it, or that of k layers: whichever it may be of."""
     if role(amount, text) in ("width", "tokens", "heads", "each", "layers", "inner", "vocabulary"):
+        return []
+    if amount.said in names.settled:
         return []
     if amount.value < 100 or amount.kind or re.match(r"\s*[*/+^=]", text[amount.end :]):
         return []
@@ -210,29 +198,6 @@ def _kinds(line: int, said: str, text: str) -> list[Verdict]:
     if first == second or not said_times or abs(said_times - right) < 1e-9:
         return [Verdict(line, said, "right", "note.right")]
     return [Verdict(line, said, "wrong", "note.wrong", {"right": written(right)})]
-
-
-def _by(before: str, text: str, last: Amount | None, names: Names) -> float:
-    if last is None:
-        return 0.0
-    start = last.end if before.find(last.said) >= 0 else 0
-    between = before[max(start, before.rfind("。") + 1) :]
-    for times in reversed([*TIMES.finditer(between)]):
-        if _AS_MUCH.fullmatch(between[times.end() :]) and "from" not in times[0]:
-            k = factor_of(times)
-            less = re.search(
-                r"shrink|smaller|less|reduc|fewer|缩小|减少|降", between[: times.start()]
-            )
-            return 1 / k if less and k > 1 else k
-    of_all = _OF_ALL.search(between)
-    if of_all and of_all["k"] and not re.search(r"[=*]", between[: of_all.start()]):
-        kind = _kind(of_all)
-        where = " ".join([*names.recent[-2:], text[: text.find(of_all[0])]])
-        if kind and re.search(_ONE[kind], where, re.I):
-            of_last = _OF_ALL.search(text[: last.start]) if last.said in text else None
-            many = float(of_all["k"].replace(",", ""))
-            return many / _count(of_last) if of_last else many
-    return 0.0
 
 
 def _kind(of_all: re.Match[str]) -> str:

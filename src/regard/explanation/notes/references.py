@@ -72,7 +72,9 @@ def _times(line: int, said: str, text: str, names: Names) -> Verdict | None:
     claims = _factors(text)
     if len(now) != 1 or len(claims) != 1 or not before or not re.search(LENGTH, text, re.I):
         return None
-    if NOT.search(text) or re.search(r"\bthan\b(?! (?:before|that))|RNN|循环|heads? per", text):
+    if NOT.search(text) or re.search(
+        r"\bthan\b(?! (?:before|that))|fewer|in place of|RNN|循环|heads? per", text
+    ):
         return None
     power = _power(text, names)
     if not power:

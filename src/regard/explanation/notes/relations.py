@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.explanation.notes.algebra import Names
-from regard.explanation.notes.amounts import Amount
+from regard.explanation.notes.amounts import Amount, agrees, in_its_words
 from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.clauses import number_widths
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.mathtext import plain
-from regard.explanation.notes.references import WIDTHS
+from regard.explanation.notes.quantities import check_quantities
 from regard.explanation.notes.sizes import sized
-from regard.explanation.numbers import written
+from regard.explanation.notes.symbols import check_symbols
 
 Sizes = Mapping[str, float]
 
@@ -93,26 +94,8 @@ RELATIONS = (
              unless=r"KV|GQA|MQA|group|键值"),
     Relation("entries", ("tokens",), lambda s: s["tokens"] * (s["tokens"] + 1) / 2, "kept"),
     Relation("entries", ("tokens",), lambda s: s["tokens"] * (s["tokens"] - 1) / 2, "hidden"),
-    Relation("entries", ("tokens",), lambda s: s["tokens"] ** 2, _SCORES,
-             others=(lambda s: s["tokens"] ** 2 * s.get("heads", 1), lambda s: s["tokens"] ** 2 * s.get("heads", 1) * s.get("layers", 1),
-                     lambda s: s["tokens"], lambda s: s.get("keys", 0), lambda s: s["tokens"] * (s["tokens"] - 1) / 2,
-                     lambda s: s["tokens"] * (s["tokens"] + 1) / 2, lambda s: s["tokens"] * (s["tokens"] - 1)),
-             unless=r"causal|triang|window|local|sparse|cross|source|target|encoder|\brow\b|each token|every token|per token|one token|new token|for each (?:token|query|row|word)|因果|三角|窗口|稀疏|交叉|每个(?:词|位置|查询|token)|每一?行|新"),
-    Relation("params", ("vocabulary", "width"), lambda s: s["vocabulary"] * s["width"], r"embed|嵌入|词表|vocab"),
-    Relation("params", ("tokens", "width"), lambda s: s["tokens"] * s["width"], r"position|learned table|位置", unless=r"layer|block|projection|层|投影", far=False),
-    Relation("params", ("width",), lambda s: s["_projections"] * s["width"] ** 2, r"projection|W_?[QKVO]\b|attention (?:layer|block|sub-?layer)|投影|注意力层",
-             others=(*_SQUARES, *_BIASED), unless=r"feed|FFN|MLP|embed|vocab|layers\b|KV|low-?rank|LoRA|前馈|嵌入|词表|\bheads?\b|头"),
-    Relation("params", ("width", "inner"), lambda s: 2 * s["width"] * s["inner"], r"feed|FFN|MLP|前馈",
-             others=(lambda s: 2 * s["width"] * s["inner"] + s["width"] + s["inner"], lambda s: 3 * s["width"] * s["inner"], lambda s: s["width"] * s["inner"])),
-    Relation("params", ("width",), lambda s: 8 * s["width"] ** 2, r"feed|FFN|MLP|前馈", others=(*_SQUARES, *_BIASED), unless=r"inner|hidden|gated|SwiGLU|layers\b|中间|门控"),
     Relation("bytes", ("_width_of_number",), lambda s: s["_width_of_number"], r"(?:each|an?|one|every|per|single|每个?|一个)\s*(?:\w+ )?(?:number|value|float|entry|element|数|元素)|^(?:an? )?b?(?:float|fp|bf|int)\d+\b(?! instead)[^,，.]{0,20}(?:takes?|needs?|uses?|occup|is|占|需|用)|(?:float|fp|bf|int)\d+\s*每个数", far=False,
              unless=r"[KMGT]i?B\b|token|layer|cache|matrix|parameter|词元|层|缓存|矩阵|参数"),
-    Relation("bytes", ("tokens", "_width_of_number"), lambda s: s["tokens"] ** 2 * s["_width_of_number"], r"score|attention (?:matri|weights)|分数|注意力矩阵|权重矩阵",
-             others=(lambda s: s["tokens"] ** 2 * s["_width_of_number"] * s.get("heads", 1), lambda s: s["tokens"] ** 2 * s["_width_of_number"] * s.get("heads", 1) * s.get("layers", 1)),
-             unless=_CACHE + r"|flash|window|per token"),
-    Relation("bytes", ("entries", "_width_of_number"), lambda s: s["entries"] * s["_width_of_number"], r"score|matrix|tensor|numbers|that|it\b|分数|矩阵|张量|元素|个数|个数字",
-             others=(lambda s: s["entries"] * s["_width_of_number"] * s.get("heads", 1), lambda s: s["entries"] * s["_width_of_number"] * s.get("heads", 1) * s.get("layers", 1)), unless=_CACHE + r"|[*]|parameter|参数"),
-    Relation("bytes", ("params", "_width_of_number"), lambda s: s["params"] * s["_width_of_number"], r"parameter|weights|model|参数|模型", unless=_CACHE + r"|Adam|gradient|optimi|梯度|优化|score|token|词元"),
     Relation("bits", ("_outcomes",), lambda s: float(np.log2(s["_outcomes"])), "uniform"),
     Relation("nats", ("_outcomes",), lambda s: float(np.log(s["_outcomes"])), "uniform"),
     Relation("entropy", ("_outcomes",), lambda s: float(np.log(s["_outcomes"])), "uniform", others=(lambda s: float(np.log2(s["_outcomes"])),)),
@@ -162,6 +145,11 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
         verdict = _judge(line, said, text, name, amount, known, told, names)
         if verdict:
             found.append(verdict)
+    if not (DENIED.search(text) or NOT.search(text)):
+        amounts_said = check_quantities(line, said, text, names) + check_symbols(
+            line, said, text, names
+        )
+        found += [v for v in amounts_said if v.status == "right" or not silent]
     found += _of_matrices(line, said, text, names) if not silent else []
     found += _unchanged(line, said, told, names) if not silent else []
     names.fresh = {name: amount.value for name, amount in sized(text) if name}
@@ -250,16 +238,16 @@ def _judge(
             )
             is not None
         )
-        if _agrees(claim, right, about):
+        if agrees(claim, right, about):
             told.pop(relation.claim)
             return Verdict(line, said, "right", "note.right")
-        if any(_agrees(claim, other, about) for other in others):
+        if any(agrees(claim, other, about) for other in others):
             told.pop(relation.claim)
             return None
         if not near and not 0.7 < claim.value / right < 1.43:
             return None  # of something else, it may be
         told.pop(relation.claim)
-        return Verdict(line, said, "wrong", "note.wrong", {"right": _shown(right, claim)})
+        return Verdict(line, said, "wrong", "note.wrong", {"right": in_its_words(right, claim)})
     return None
 
 
@@ -314,19 +302,8 @@ def _module(text: str) -> tuple[float, float]:
 
 
 def _number_width(text: str) -> float:
-    found = [
-        size
-        for size, names in WIDTHS.items()
-        if re.search(rf"(?<!\w)(?:{names})(?!\w)", text, re.I)
-    ]
-    told = re.search(
-        r"\b(?:at|with|using) (\d) bytes?\b|(\d) bytes? (?:each|per (?:number|value|score|entry|parameter|weight|element)|a (?:number|score|piece))|(\d)\s*个?字节(?:存)?(?:一个|每个)|每个?(?:数|元素|分数|参数)(?:占|用|是|为|需)?\s*(\d)\s*个?字节",
-        text,
-        re.I,
-    )
-    if not found and told:
-        return float(next(filter(None, told.groups())))
-    return float(found[0]) if len(found) == 1 else 0.0
+    found = number_widths(text)
+    return found[0] if len(found) == 1 else 0.0
 
 
 def _speaks(relation: Relation, text: str, claim: Amount, names: Names) -> bool:
@@ -341,37 +318,3 @@ def _speaks(relation: Relation, text: str, claim: Amount, names: Names) -> bool:
     if relation.about == "uniform":
         return _UNIFORM.search(text) is not None
     return re.search(relation.about, text, re.I) is not None
-
-
-def _agrees(claim: Amount, right: float, about: bool) -> bool:
-    if claim.agrees(right, about):
-        return True
-    # Many write MB where 1024² bytes are meant.
-    unit = re.search(r"([KMGT])B$", claim.said)
-    return unit is not None and claim.agrees(
-        right * (1000 / 1024) ** ("KMGT".index(unit[1]) + 1), about
-    )
-
-
-def _shown(right: float, claim: Amount) -> str:
-    """The right value in the unit of the claim."""
-    unit = re.search(r"[KMGT]i?B$", claim.said)
-    times = re.search(r"百万|千万|万|亿|million|billion|thousand|[kKMB]$", claim.said)
-    by = 1.0
-    if unit:
-        by = (1024.0 if "i" in unit[0] else 1000.0) ** ("KMGT".index(unit[0][0]) + 1)
-    elif times:
-        by = {
-            "百万": 1e6,
-            "千万": 1e7,
-            "万": 1e4,
-            "亿": 1e8,
-            "million": 1e6,
-            "billion": 1e9,
-            "thousand": 1e3,
-        }.get(times[0], 1.0)
-    number = right / by
-    digits = 4 if abs(number) < 1000 and number != int(number) else 0
-    return f"{written(number, digits) if digits else f'{number:,.0f}'}" + (
-        f" {unit[0]}" if unit else f" {times[0]}" if times and by != 1 else ""
-    )

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regard.explanation.notes import growth, judges, moments, variance
+from regard.explanation.notes import costs, growth, judges, models, moments, tendencies, variance
 from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.beliefs import BELIEFS
 from regard.explanation.notes.claim import Status, Verdict
 from regard.explanation.notes.facts import DENIED, FACTS
 from regard.explanation.notes.judges import Judge
@@ -45,19 +46,26 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
         "",
         text,
     ).strip()
-    simple = plain(said)
+    said = re.sub(r"[“”\"「」]", "", said)
+    simple = re.sub(r"\b(?:num|n)_(?=heads?\b)", "", plain(said))
     if ASKS.search(said):
         return []
     verdicts: list[Verdict] = []
     seen: set[tuple[bool, str]] = set()
     context = f"{plain(before or names.before)} {names.heading}, " if ITS.search(said) else ""
     names.before = said
-    for right, key, values in (
+    named = [
         *_by_fact(simple, context),
+        *models.check_models(simple),
+        *costs.check_costs(simple),
         *moments.check_law(simple, names),
         *variance.check_spread(simple, names),
         *_by_rule(simple, names),
-    ):
+        *judges.slope(simple, names),
+    ]
+    if all(found[0] for found in named):
+        named += _by_belief(simple, context)
+    for right, key, values in named:
         if (right, key) in seen and key != "note.wrong":
             continue
         if key == "note.growth" and any(one.status == "wrong" for one in verdicts):
@@ -82,6 +90,18 @@ def _by_fact(text: str, context: str) -> Iterator[judges.Found]:
             if denied is not None:
                 denied = denied or taken_back
                 yield denied, fact.key, {} if denied else {"right": fact.right}
+        context += clause
+
+
+def _by_belief(text: str, context: str) -> Iterator[judges.Found]:
+    if DENIED.search(text):
+        return
+    for clause in CLAUSE.split(text):
+        for belief in BELIEFS:
+            yield from belief.judge(clause, context)
+        yield from tendencies.check_orders(clause, context)
+        yield from tendencies.check_signs(clause)
+        yield from tendencies.check_degree(clause)
         context += clause
 
 
@@ -120,16 +140,8 @@ RULES: tuple[Rule, ...] = (
         r"without (?:the |a )?softmax[^.。]{0,60}\blinear\b|(?:去掉|没有|不用|除去)\s*softmax[^。]{0,30}线性",
         judges.unsoftened,
     ),
-    _rule(
-        r"(?:attention|注意力)[^.。]{0,40}(?:path length|路径长?度?)[^.。]{0,30}?O\s*\((?P<inside>[^()]*)\)|path length[^.。]{0,40}attention[^.。]{0,20}?O\s*\((?P<inside2>[^()]*)\)",
-        judges.path,
-    ),
-    _rule(
-        r"(?:attention|注意力|weights|权重)[^.。]{0,80}?O\s*\((?P<inside>[^()]*)\)", judges.order
-    ),
     _rule(judges.FACTOR.pattern + r"(?=.*(?:times|doubl|quadrupl|tripl|twice|倍))", judges.growth),
     _rule(growth.TIMES.pattern, growth.growing),
-    _rule(r"temperature|温度|[高低]温|\btau\b", judges.temperature),
     _rule(
         r"(?:GQA|MQA|grouped|multi-query|query heads|查询头)[^。]*?(?:(\d+)\s*(?:times|x)?\s*(?:smaller|less|fewer)|factor of (\d+)|(?<![\d/])1/(\d+)|(\d+)\s*(?:query heads|queries) (?:per|share|for each)|(?:shared by|serves?|used by)\s*(\d+)\s*(?:query heads|queries)|每\s*(\d+)\s*个查询头)",
         judges.shared,

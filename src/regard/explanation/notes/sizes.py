@@ -33,12 +33,13 @@ ROLES = {
         r"[- ]?(?:dimension\w*|dims?|wide|numbers|components)?,? (?:per|for each|in each|for every|each\b(?! head has))(?: head)?|维的头|[- ]dimensional heads",
     ),
     "vocabulary": _role(r"vocabulary(?: size)?|vocab(?:_size)?|词表(?:大小)?|词汇表(?:大小)?", r"(?:words|tokens|entries|subwords) in the vocabulary|个?词的词表"),
+    "inner": _role(r"(?:inner|hidden|FFN|feed-?forward|MLP|intermediate)[- ](?:layer |hidden )?(?:width|size|dimension\w*|dim)|d_?ff|(?:中间|前馈|FFN)(?:的?隐藏)?(?:层|网络)?(?:的)?(?:维度|宽度|维数)|前馈隐藏层|中间层", r"[- ]wide (?:hidden|inner)"),
     "width": _role(
-        r"\bd(?:_?model)?|\b(?:embed_dim|hidden_size|n_embd|width|dimension(?:ality)?|hidden size|embedding size|d_model)|(?:宽度?|维度|维数)",
+        r"\bd(?:_?model)?|\b(?:embed_dim|hidden_size|n_embd|width|dimension(?:ality)?|model size|embedding size|隐藏维度|d_model)|(?:宽度?|维度|维数)",
         r"[- ]?(?:dimension(?:al|s)?|dims?|wide)\b|[- ](?:numbers|components) (?:wide|long)|维",
     ),
-    "inner": _role(r"(?:inner|hidden) (?:width|size|dimension)|d_?ff|中间(?:层|维度|宽度)", ""),
     "layers": _role(r"\b(?:layers|n_layers?|L)|层数", r"(?:decoder |encoder |transformer )?(?:layers?|blocks)\b|个?层"),
+    "batch": _role(r"batch(?: size)?(?: of)?|批(?:次|量)?大小", r"(?:such )?(?:sequences|sentences|examples)\b|个?(?:序列|句子|样本)"),
     "heads": _role(
         r"\b(?:number of heads|n_?heads?|num_heads|h|H)|头数", r"(?:attention |query |parallel |such )*heads?\b|个?(?:注意力|查询|并行)?头"
     ),

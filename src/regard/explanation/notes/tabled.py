@@ -38,6 +38,8 @@ class Row:
         """Its numbers as a list."""
         cells = [(self.line, each) for each in self.told[first:]]
         place = self.place if first else None
+        if not first and len(cells) < 3:
+            return None
         return _listed(cells, words, place, self.position)
 
     def vector(self, column: int, words: str) -> Claim | None:
@@ -59,11 +61,11 @@ def check_worked(head: list[str], rows: list[tuple[int, list[str]]], names: Name
         found = check_claims([*_some(row.claim(labelled, names.speaking) for row in read)], names)
     for column, title in enumerate(head[1:], 1):
         found += check_claims([*_some(row.vector(column, f"{title} =") for row in read)], names)
-    for column, title in enumerate(head[1:], 1) if not found else ():
+    for column, title in enumerate(head) if not found else ():
         cells = [(row.line, row.told[column]) for row in read if column < len(row.told)]
         claim = _listed(cells, title)
-        if claim is not None and kinds_of(title):
-            found += check_claims([claim], names)
+        if claim is not None:
+            found += check_claims([claim], names) if column and kinds_of(title) else []
             names.lists = [claim.numbers, *names.lists][:8]
     whole = [each.numbers for each in _some(row.claim(1, "") for row in read)]
     if len(whole) == len(read) > 1 and len({each.size for each in whole}) == 1:

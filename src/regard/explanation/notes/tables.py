@@ -15,6 +15,7 @@ import numpy as np
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.columns import check_columns
+from regard.explanation.notes.costs import check_cost_rows
 from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.derived import candidates
 from regard.explanation.notes.equations import differs, shown
@@ -27,7 +28,10 @@ from regard.explanation.notes.laws import (
 )
 from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.modelled import remember_columns
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
+from regard.explanation.notes.references import with_sizes
+from regard.explanation.notes.symbols import check_cells
 from regard.explanation.notes.tabled import check_worked
 from regard.explanation.notes.variance import check_spreads
 from regard.explanation.notes.worked import name_token
@@ -93,17 +97,26 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
     head = cells_of(rows[0][1])
     found: list[Verdict] = []
     bare: list[tuple[int, str]] = []
+    remember_columns(head, [cells_of(text) for _, text in rows[1:]], names)
     for line, text in rows[1:]:
         if re.fullmatch(r"[\s|:\-]+", text):
             continue
         cells = cells_of(text)
-        said = check_spreads(line, head, cells) + _by_head(line, head, cells, names)
+        said = check_cost_rows(line, head, cells) + check_spreads(line, head, cells)
+        said += _by_head(line, head, cells, names)
         said += _by_heads(line, head, cells)
         said = (
             said
             or check_cost_cells(line, cells)
             or check_shape_cells(line, head, cells, names)
             or _by_cells(line, head, cells, names)
+            or [
+                verdict
+                for title, cell in zip(head[1:], cells[1:], strict=False)
+                for verdict in check_cells(
+                    line, plain(cells[0]), plain(title), with_sizes(cell), names
+                )
+            ]
         )
         found += said
         if not said:

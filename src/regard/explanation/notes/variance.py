@@ -22,7 +22,7 @@ from regard.explanation.numbers import written
 Found = tuple[bool, str, dict[str, str]]
 
 _SUBJECTS = (
-    ("mean", r"\b(?:mean|average)(?= of (?:the |these |those |all )?(?:n|\d+|many|independent|values) |,? (?:has|have) )|求平均|取平均|均值(?=的(?:方差|标准差))"),
+    ("mean", r"\b(?:mean|average)(?= of (?:the |these |those |all )?(?:n|\d+|many|independent|values) |,? (?:has|have) )|求平均|取平均|均值(?=的(?:方差|标准差)|[，,])"),
     ("term", r"\b(?:each|every|one|single|individual) (?:of (?:the|these) )?(?:products?|terms?|summands?)\b|\bterms(?= (?:of|with|having) (?:a )?variance)|\bq_?i\s*\*?\s*k_?i\b|每一?[项个](?!分量|数|元素|变量|方差为)(?:乘积)?|每个乘积|各项|乘积项"),
     ("part", r"\bq\s*(?:and|和|与|、|,)\s*k(?= have|\s*的(?:方差|标准差))|\b(?:components?|entries|coordinates?|elements|numbers|variables?)\b(?: of (?:both |the )?(?:vectors )?q and k\b)?|分量|元素|每一?维|个数(?!量)|变量"),
     ("dot", r"dot[- ]products?|inner products?|\bq\s*\*\s*k\b|\bq\^T\s*k\b|\b(?:scores?|logits?)\b|QK\^?T|Q K\^T|点积|内积|分数|得分"),
@@ -47,7 +47,7 @@ _WIDTH = re.compile(
 )
 _DIVIDED = re.compile(
     r"(?:divid\w*|scal\w*|division)[^.。,，=]{0,20}? by (?P<by>[^.。,，;]+?)(?=\s+(?:the|gives|makes|keeps|it|its|we|would|leaves|brings|and|then|to|so)\b|[.。,，;:]|$)"
-    r"|除以\s*(?P<zh>[^。，,;；]+?)\s*(?=[之以]?后|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
+    r"|除以\s*(?P<zh>[^。，,;；是因方标]+?)\s*(?=[之以]?后|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
     re.I,
 )
 _SCALED = re.compile(
@@ -109,17 +109,19 @@ class Mention:
 def _mentions(text: str) -> Iterator[Mention]:
     """What variances and deviations are said to be, and of what: what was named last."""
     text = re.sub(r"(\bd(?:_\w+)?\s*)=(?=\s*\d)", r"\1~", text)  # "for d_k = 64 is 8"
+    tokens = [*_SUBJECT.finditer(text)]
     subject, free = "", 0
     for match in _MENTION.finditer(text):
         place = match.start("amount")
-        named = [*_SUBJECT.finditer(text, match.end("what"), place)][:1]
-        named = named or [*_SUBJECT.finditer(text, free, match.start())][-1:]
+        between = [each for each in tokens if match.end("what") <= each.start() < place]
+        before = [each for each in tokens if free <= each.start() < match.start()]
+        named = between[:1] or before[-1:]
         if re.match(r"\d\s*的(?:随机)?(?:数|变量|分量)", text[place:]):
             subject = "part"
         elif named:
             subject = named[0].lastgroup or ""
         elif subject in ("part", "term", "q", "k"):  # "the sum of 9 terms of variance 1 has …"
-            whole = [m.lastgroup for m in _SUBJECT.finditer(text, 0, free)]
+            whole = [each.lastgroup for each in tokens if each.start() < free]
             subject = next((kind or "" for kind in reversed(whole) if kind in _WHOLE), subject)
         deviation = "var" not in match["what"].lower() and match["what"] != "方差"
         yield Mention(deviation, subject, match.start(), place, match["amount"])

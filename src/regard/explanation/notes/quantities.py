@@ -1,0 +1,303 @@
+"""How much a part of a Transformer holds or costs, as a clause says it, against the catalogue.
+
+A number's nouns tell its measure, the names beside it the object, and the rest of the clause whether
+one head, layer, token or sequence is meant, or all.  What fits a reading of the object is right.
+What fits none is wrong where the clause itself binds the object, or where the number is a reading
+but for a slip of its digits; in doubt nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from regard.explanation.notes import catalogue
+from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.amounts import Amount, agrees, amounts, in_its_words
+from regard.explanation.notes.claim import Verdict
+from regard.explanation.notes.clauses import (
+    ANYWHERE,
+    Clause,
+    claims,
+    number_widths,
+    scopes_in,
+    things_in,
+)
+from regard.explanation.notes.modelled import remember, sizes_in, sizes_of
+
+STRANGE = re.compile(
+    r"low-?rank|LoRA|\bdense\b|\bsource\b|\btarget\b|\bshare|\btied|\btying|sparse|window|\blocal|flash|expert|MoE|adapter|conv|kernel|RNN|LSTM|\bextra\b|\bmore\b|fewer|\bless\b|\bthan\b"
+    r"|\bsav|differ|\bif\b|\bwould\b|bottleneck|\btrain|causal|mask|triang|compress|latent|quantiz|prun|distill|GPU|ALBERT|Adam|optimi|gradient|moment|\bevery \d|batch norm"
+    r"|低秩|共享|稀疏|窗口|专家|适配|卷积|多出|额外|相比|节省|省|如果|若|训练|因果|掩码|三角|压缩|量化|剪枝|蒸馏|优化器|梯度|动量|少|分摊",
+    re.I,
+)
+"""What may make it a quantity that the catalogue does not know."""
+_ADDED = re.compile(
+    r"\b(?:with (?:the|an?|its)|plus|add\w*|includ\w*|another)\b|加上?|再|连同|包括", re.I
+)
+"""What adds an object to those before it."""
+_TOTAL = re.compile(
+    r"\b(?:together|total|in all|sum|gives|makes|altogether)\b|合计|共|总计|得", re.I
+)
+_WITH_BIAS = re.compile(
+    r"with (?:the )?bias|bias(?:es)? included|including bias|带偏置|加上?偏置|含偏置|连同偏置", re.I
+)
+_NO_BIAS = re.compile(
+    r"without (?:\w+ )?bias|no bias|bias(?:es)? (?:ignored|aside)|ignor\w+ (?:the )?bias|不[带含计算]*偏置|无偏置|忽略偏置",
+    re.I,
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A quantity that the note has told: what is so, where it was wrong."""
+
+    measure: str
+    value: float
+    scopes: Mapping[str, bool]
+    turn: int
+    """In which sentence."""
+
+
+def check_quantities(line: int, said: str, text: str, names: Names) -> list[Verdict]:
+    """A verdict for each number of ``text`` that tells how much of an object there is."""
+    found: list[Verdict] = []
+    text = re.sub(r"[\d.]+ ?(?:亿|万|[mb]illion|[MB])? ?\(([\d,]+)\)", r"\1 ", text)
+    text = re.sub(r"\([^()\d]*\)", "", re.sub(r"\(([^()=]*=[^()]*)\)", r" \1 ", text))
+    names.turn += 1
+    names.settled = set()
+    for amount, clause in claims(text, names):
+        sizes, doubtful = sizes_of(text, names, amount.start)
+        verdict = (
+            _restated(line, said, amount, text, sizes)
+            or _chained(line, said, amount, clause, sizes, names)
+            or judge(line, said, amount, clause, sizes, doubtful)
+            or _summed(line, said, amount, clause, names)
+        )
+        value = amount.value
+        if verdict:
+            found.append(verdict)
+            told = next(amounts(verdict.values.get("right", "")), None)
+            value = told.value if told else value
+            names.settled |= {amount.said} if verdict.status == "right" else set()
+        names.claimed = [
+            Told(clause.measure, value, scopes_in(clause.text), names.turn),
+            *names.claimed,
+        ][:12]
+        if clause.own:
+            names.things = clause.things
+    if mentioned := things_in(text):
+        names.things = mentioned
+    remember(((letter, amount.value) for letter, amount in sizes_in(text)), names)
+    return found
+
+
+def values(thing: str, clause: Clause, sizes: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """The readings of an object, and what each comes to."""
+    fixed = scopes_in(clause.text)
+    if clause.matrix and thing in catalogue.OF_A_MATRIX:
+        p, q = clause.matrix
+        sizes = {**sizes, "p": p * q, "q": q}
+    measures = {"bytes": ("entries",), "entries": ("entries", "params")}
+    if ANYWHERE["params"].search(clause.before + clause.text):
+        measures["bytes"] = ("entries", "params")
+    if thing in ("three", "keys", "four", "attention") and re.search(
+        r"\beach\b|各|每个", clause.text
+    ):
+        yield from values("each", clause, sizes)
+    widths = [1.0]
+    if clause.measure == "bytes":
+        widths = number_widths(clause.text) or number_widths(clause.before) or [1.0, 2.0, 4.0]
+    for measure in measures.get(clause.measure, (clause.measure,)):
+        of_matrix = (
+            catalogue.OF_A_MATRIX.get(thing, ()) if measure == "params" and clause.matrix else ()
+        )
+        for formula in of_matrix or catalogue.readings(measure, thing, fixed):
+            value = catalogue.total(formula, sizes)
+            for width in widths if value else ():
+                yield formula, value * width
+
+
+def _chained(
+    line: int, said: str, amount: Amount, clause: Clause, sizes: Mapping[str, float], names: Names
+) -> Verdict | None:
+    """What was told of one layer, token or sequence, for so many; what was counted, in bytes."""
+    if (clause.own and clause.measure != "bytes") or not names.claimed:
+        return None
+    scopes = scopes_in(clause.text)
+    widths = number_widths(clause.text) or number_widths(clause.before)
+    recent = [told for told in names.claimed if told.turn >= names.turn - 2]
+    for last in recent[:3]:
+        by = 1.0
+        for axis, letter in (("layers", "L"), ("heads", "h"), ("tokens", "n"), ("batch", "B")):
+            if scopes.get(axis) and not last.scopes.get(axis):
+                by *= sizes.get(letter, 0.0)
+        if last.measure != clause.measure:
+            if (
+                clause.measure != "bytes"
+                or len(widths) != 1
+                or last.measure not in ("entries", "params")
+            ):
+                continue
+            by *= widths[0]
+        if by in (0.0, 1.0):
+            continue
+        right = last.value * by
+        if agrees(amount, right, False):
+            return Verdict(line, said, "right", "note.right")
+        if (
+            last is recent[0]
+            and _slipped(amount, right)
+            and not STRANGE.search(clause.before + clause.text)
+            and not clause.worked_out
+        ):
+            return Verdict(
+                line, said, "wrong", "note.wrong", {"right": in_its_words(right, amount)}
+            )
+        return None
+    return None
+
+
+def _slipped(amount: Amount, right: float) -> bool:
+    """Whether an amount is what a slip makes of ``right``: of its digits, or by a small factor."""
+    ratio = amount.value / right
+    return 0.45 < ratio < 2.2 or _slip(amount, right)
+
+
+_OR = re.compile(
+    r"(?:[^\d;。；]{0,40}?\W)?(?:or|so|i\.e\.|that is|that's|about|roughly|approximately|nearly|=|约|约合|即|也就是|就是|合|大约|将近|≈|是)\W*(?:about|约|大约|roughly|=)?\W*",
+    re.I,
+)
+"""What stands between an amount and the same in other words."""
+
+
+def _restated(
+    line: int, said: str, amount: Amount, text: str, sizes: Mapping[str, float]
+) -> Verdict | None:
+    """An amount told again in another unit: "4,831,838,208, or 4.83 billion"."""
+    if not re.search(r"[A-Za-z亿万]", amount.said):
+        return None
+    before = [each for each in amounts(text[: amount.start]) if each.end <= amount.start]
+    last = before[-1] if before else None
+    if last is None or not _OR.fullmatch(text[last.end : amount.start]) or last.kind != amount.kind:
+        return None
+    if len(re.sub(r"\D", "", last.said)) < 4 or len(re.sub(r"\D", "", last.said)) < len(
+        re.sub(r"\D", "", amount.said)
+    ):
+        return None
+    twice = (0.5, 1.0, 2.0) if re.search(r"FLOP|operations|运算", text) else (1.0,)
+    if any(
+        agrees(amount, last.value * k, False) or abs(amount.value / last.value / k - 1) < 0.002
+        for k in twice
+    ):
+        return Verdict(line, said, "right", "note.right")
+    if 0.3 < amount.value / last.value < 3 or _slip(amount, last.value):
+        return Verdict(
+            line, said, "wrong", "note.wrong", {"right": in_its_words(last.value, amount)}
+        )
+    return None
+
+
+def _summed(line: int, said: str, amount: Amount, clause: Clause, names: Names) -> Verdict | None:
+    """A total of the quantities told before it."""
+    if not (_ADDED.search(clause.text) or _TOTAL.search(clause.text)):
+        return None
+    values = [told.value for told in names.claimed if told.measure == clause.measure]
+    sums = [
+        2 * values[0] if values else 0.0,
+        *(sum(values[:count]) for count in range(2, len(values) + 1)),
+    ]
+    if any(amount.agrees(each) for each in sums):
+        return Verdict(line, said, "right", "note.right")
+    near = next((each for each in sums if _slip(amount, each)), 0.0)
+    if not near:
+        return None
+    return Verdict(line, said, "wrong", "note.wrong", {"right": in_its_words(near, amount)})
+
+
+def judge(
+    line: int,
+    said: str,
+    amount: Amount,
+    clause: Clause,
+    sizes: Mapping[str, float],
+    doubtful: set[str],
+) -> Verdict | None:
+    """What is said of a number that tells how much there is of an object."""
+    readings = [pair for thing in clause.things for pair in values(thing, clause, sizes)]
+    readings = [*dict.fromkeys(readings)]
+    if _NO_BIAS.search(clause.text):
+        readings = [each for each in readings if not _biased(each[0])] or readings
+    elif _WITH_BIAS.search(clause.text):
+        readings = [each for each in readings if _biased(each[0])] or readings
+    if not readings:
+        return None
+    about = (
+        re.search(
+            r"(?:≈|=|about|roughly|around|nearly|almost|over|some|约|近|超过|大约)\s*$",
+            said[: amount.start],
+        )
+        is not None
+    )
+    if any(agrees(amount, value, about) for _, value in readings):
+        return Verdict(line, said, "right", "note.right")
+    letters = {letter for formula, _ in readings for letter in formula if letter.isalpha()}
+    spoken = {pair for thing in clause.spoken for pair in values(thing, clause, sizes)}
+    near = [value for _, value in (*readings, *spoken) if _slip(amount, value)]
+    sure = (
+        clause.own
+        and not clause.worked_out
+        and len(clause.things) == 1
+        and clause.things[0] != "model"
+        and not letters & doubtful
+        and not STRANGE.search(clause.before + clause.text)
+        and not _ADDED.search(clause.text)
+    )
+    right = near or [_nearest(amount, readings)]
+    plain = letters <= clause.sizes or (amount.value >= 16 and 0.2 < amount.value / right[0] < 5)
+    if not near and not (sure and plain):
+        return None
+    if near and not sure and _explained(amount, sizes, clause):
+        return None
+    return Verdict(line, said, "wrong", "note.wrong", {"right": in_its_words(right[0], amount)})
+
+
+def _nearest(amount: Amount, readings: Sequence[tuple[str, float]]) -> float:
+    """The reading that a clause asks for: the nearest, but without biases where it may be."""
+    best = min(readings, key=lambda pair: abs(np.log(pair[1] / amount.value)))
+    return next(value for formula, value in readings if best[0].startswith(formula))
+
+
+def _biased(formula: str) -> bool:
+    return any(len(re.sub(r"\d", "", term)) == 1 for term in formula.split("+"))
+
+
+def _slip(amount: Amount, right: float) -> bool:
+    """Whether a number of many digits is ``right`` but for one of them, or their order."""
+    told = re.match(r"[\d,.]+", amount.said)
+    if not told or not amount.value:
+        return False
+    digits = told[0].rstrip(".,").replace(",", "")
+    places = len(digits.partition(".")[2])
+    by = amount.value / float(digits)
+    other = f"{right / by:.{places}f}"
+    if len(digits) != len(other) or len(digits.replace(".", "")) < 4 or digits == other:
+        return False
+    differ = sum(a != b for a, b in zip(digits, other, strict=True))
+    return differ <= 1 + (len(digits) > 6) or sorted(digits) == sorted(other)
+
+
+def _explained(amount: Amount, sizes: Mapping[str, float], clause: Clause) -> bool:
+    """Whether another object has just so many."""
+    everything = product(("params", "biases", "work", "entries"), catalogue.OBJECTS)
+    return any(
+        amount.agrees(value * width)
+        for measure, thing in everything
+        for formula in catalogue.readings(measure, thing, {})
+        if (value := catalogue.total(formula, sizes))
+        for width in ((1.0, 2.0, 4.0) if clause.measure == "bytes" else (1.0,))
+    )
