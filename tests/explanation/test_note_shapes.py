@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Shapes of attention's tensors, as notes tell them: right ones raise no alarm, a changed size is named."""
 
 import re
