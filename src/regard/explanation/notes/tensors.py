@@ -193,14 +193,11 @@ def _known(
     side = told.side
     if rows and columns and not rows & columns:
         numbers = not (found["s"] or found["t"])
-        for sizes, of in ((rows, "t"), (columns, "s")):
-            values = {
-                size
-                for size in sizes.union(*(ever.get(f"={size}", ()) for size in sizes))
-                if numbers or not size.isdigit()
-            }
-            found[of], ever[of] = found[of] | values, ever[of] | values
-            side = side or ("ts" if values else "")
+        side = side or "ts"
+        for each in (found, ever):
+            for sizes, of in ((rows, "t"), (columns, "s")):
+                meant = sizes.union(*(each.get(f"={size}", ()) for size in sizes))
+                each[of] = each[of] | {size for size in meant if numbers or not size.isdigit()}
     around = frozenset(size for each in near for size in each.axes)
     small = len(told.axes) == 2 and len(near) < 3  # one of several small examples, it may be
     return Known(found, ever if small else found, letters, side, around)
