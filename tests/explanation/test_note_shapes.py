@@ -51,17 +51,17 @@ def note(head, form, table, name, shape):
     return f"# Shapes\n\n{head}\n\n{table}{form.format(name, shape)}\n"
 
 
-@pytest.mark.parametrize("claim", STEPS, ids=lambda claim: f"{claim[3]} {claim[4]}")
-def test_a_right_shape_raises_no_alarm_and_every_changed_size_is_named(claim):
-    *where, shape = claim
+@pytest.mark.parametrize("place", range(len(STEPS)))
+def test_a_right_shape_raises_no_alarm_and_a_changed_size_is_named(place):
+    *where, shape = STEPS[place]
     assert not fact_check(note(*where, shape)).of("wrong")
-    for size in re.finditer(r"\d+", shape):
-        if size[0] in "34" and shape.startswith("("):
-            changed = f"{shape[: size.start()]}9{shape[size.end() :]}"
-        else:
-            changed = f"{shape[: size.start()]}{int(size[0]) * 3}{shape[size.end() :]}"
-        (verdict,) = fact_check(note(*where, changed)).of("wrong")
-        assert re.findall(r"\d+", verdict.values["right"]) == re.findall(r"\d+", shape)
+    sizes = [*re.finditer(r"\d+", shape)]
+    size = sizes[place % len(sizes)]
+    other = "9" if size[0] in "34" else str(int(size[0]) * 3)
+    (verdict,) = fact_check(note(*where, shape[: size.start()] + other + shape[size.end() :])).of(
+        "wrong"
+    )
+    assert re.findall(r"\d+", verdict.values["right"]) == [each[0] for each in sizes]
 
 
 @pytest.mark.parametrize(
