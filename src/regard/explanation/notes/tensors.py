@@ -21,7 +21,6 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "x": ("id", "Bid", "iBd", "1id", "d"),
     "out": ("id", "iv", "Bid", "Biv", "iBd", "hiv", "Bhiv", "Bihv", "d"),
     "product": ("iv",),
-    "token": ("d", "1d", "Bd", "B1d"),
     "q": ("ik", "id", "Bid", "Bik", "iBd", "Bhik", "Bihk", "hik", "ihk", "Hik"),
     "k": ("jk", "jd", "Bjd", "Bjk", "BjG", "jBd", "Bgjk", "Bjgk", "gjk", "jgk", "Hjk", "Bhjk", "hjk"),
     "v": ("jv", "jd", "Bjd", "Bjv", "BjG", "jBd", "Bgjv", "Bjgv", "gjv", "jgv", "Hjv", "Bhjv", "hjv"),
