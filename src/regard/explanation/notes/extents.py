@@ -39,9 +39,9 @@ _BEFORE = {
     "n": ("sequence length", "seq_len", "length", "sequence of", "序列长度", "序列长", "句子长度", "句长", "长度", "输入长度", "词数", "上下文长度", "context length", "context of", "prompt of"),
     "h": ("number of heads", "num_heads", "n_heads", "n_head", "nhead", "头数", "注意力头数", "头的个数", "头的数量", "attention heads"),
     "g": ("num_kv_heads", "n_kv_heads", "KV heads", "KV 头数"),
-    "k": ("head dimension", "head_dim", "head size", "head width", "width of each head", "dimension of each head", "heads of width", "head of width", "per-head dimension", "每个头的维度", "每个头的维数", "每头维度", "每头", "单头维度", "头维度", "头宽", "每个头", "heads of", "头各"),
+    "k": ("head dimension", "head_dim", "head size", "head width", "width of each head", "dimension of each head", "heads of width", "head of width", "per-head dimension", "size per head", "dimension per head", "dim per head", "width per head", "每头的维度", "每个头的大小", "每个头的维度", "每个头的维数", "每头维度", "每头", "单头维度", "头维度", "头宽", "每个头", "heads of", "头各"),
     "d": ("hidden size", "hidden dimension", "embedding dimension", "embedding size", "model dimension", "model width", "embed_dim", "hidden_size", "模型维度", "嵌入维度", "隐藏维度", "词向量维度", "向量维度", "模型宽度", "embedding dim", "width", "of width"),
-    "f": ("intermediate size", "feed-forward width", "feed-forward dimension", "inner dimension", "ffn dimension", "FFN hidden size", "前馈层的隐藏维度", "前馈维度", "前馈层维度", "中间维度", "中间层维度", "FFN 维度", "前馈网络的隐藏维度", "前馈层维数", "hidden layer of"),
+    "f": ("intermediate size", "feed-forward width", "feed-forward dimension", "inner dimension", "inner size", "inner width", "ffn dimension", "FFN hidden size", "前馈层的隐藏维度", "前馈维度", "前馈层维度", "中间维度", "中间层维度", "FFN 维度", "前馈网络的隐藏维度", "前馈层维数", "hidden layer of"),
     "V": ("vocabulary size", "vocabulary", "vocabulary of", "vocab size", "词表大小", "词表", "词汇表大小", "词汇表", "vocab"),
     "P": ("maximum length", "max length", "最大长度", "max_len", "context window"),
 }  # fmt: skip
@@ -70,14 +70,16 @@ def _pattern(words: Iterable[str], form: str) -> re.Pattern[str]:
 
 
 _BY_WORDS = [
-    *((axis, _pattern(words, r"(?<![\w-])(?:WORDS)" + _LINK + _NUMBER)) for axis, words in _BEFORE.items()),
+    *((axis, _pattern(words, r"(?<![A-Za-z0-9_-])(?:WORDS)" + _LINK + _NUMBER)) for axis, words in _BEFORE.items()),
     *((axis, _pattern(words, r"(?<![\w.×*/^=-])(?<![×*/^=-] )" + _NUMBER + r"[\s-]*(?:WORDS)(?![a-z])")) for axis, words in _AFTER.items()),
 ]  # fmt: skip
 _EQUATION = re.compile(
     rf"(?<![\w^*/(])([A-Za-z]\w*)\s*(?:=|为|是|is)\s*(?:[\d\s*/]+=\s*)?({_DIGITS})(?![\w(]|,\d{{3}}|\s*[*/^+]|\.\d)"
 )
 
-_SEVERAL = frozenset(["N", "L", "A", "M", "l", "t", "b", "C", "E"])
+_SEVERAL = frozenset(
+    ["N", "L", "A", "M", "l", "t", "b", "C", "E", "head", "tokens", "width", "len"]
+)
 """Letters that are the number of layers, or anything, in sentences."""
 
 

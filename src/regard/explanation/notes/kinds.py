@@ -19,7 +19,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("", r"\.weight|\.bias|\bbias\b|偏置"),
     ("scores", rf"(?<![\w^])Q\s*[*@·]?\s*K\s*(?:{_T}|\.transpose)|(?<![\w^])X\s*[*@·]?\s*X\s*{_T}"),
     ("x transposed", rf"(?<![\w^])(?<!X )X\s*{_T}(?!\s*\w)"),
-    ("transposed", rf"(?<![\w^])(?<!Q )(?<!Q \* ){{K}}\s*{_T}(?!\s*\w)|keys?,? transposed|transposed keys?|^\s*\^T\s*$|转置后的\s*(?:K|键)|K 转置|transpose of (?:the )?(?:K\b|keys?)|K\.transpose"),
+    ("transposed", rf"(?<![\w^])(?<!Q )(?<!Q \* )K\s*{_T}(?!\s*\w)|keys?,? transposed|transposed keys?|^\s*\^T\s*$|转置后的\s*(?:K|键)|K 转置|(?<![\w^])K,? transposed|transpose of (?:the )?(?:K\b|keys?)|K\.transpose"),
     ("mixed", r"(?:times|\*|@|×|乘以?|multipl\w+ (?:by|with)) ?(?:the )?(?:V\b|values?\b|值)|weighted (?:sum|average|values?)|加权|\bA ?V\b|\)\s*V\b|\bcontext\b|Attention ?\(|上下文向量"),
     ("head", r"(?:output|result|context)s? (?:of|per|in|for) (?:each|every|one|a|the)? ?(?:single )?head|per-?head output|head outputs?|(?:each|every|one) head(?:'s)? output|(?:每|单)个?头的?(?:输出|结果)|head_?[1i]\b"),
     ("merged", r"concat|merg|joined? (?:the )?heads|join(?:ed|ing)?\b|合并|拼接|拼起来|拼回|拼到"),
@@ -31,7 +31,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("x", r"(?:after|out of|times|through|multipl\w+ (?:by|with)|\*|@|乘以?|经过|通过)\s*(?:the )?(?:W\^?_?O\b|output proj\w*|输出投影)|(?:out(?:put)? proj\w*|输出投影)(?: output| 之?后| 的输出)?\s*$"),
     ("matrix", r"output matrix|输出矩阵"),
     ("W_O", r"\bW\s*[_^]?\s*\(?O\)?\b|\bW_?out\b|输出投影矩阵|output projection matrix|^o_proj"),
-    ("weight", r"\bW\s*[_^]?\s*\(?(?:[QKVqkv])\)?(?![A-Za-z])|\bw[qkv]\b"),
+    ("weight", r"\bW\s*[_^]?\s*\(?(?:[QKVqkv])\)?(?![A-Za-z])|\bw[qkv]\b|projection matri(?:x|ces)|weight matrices|投影矩阵|[三四]个(?:权重)?矩阵|(?<!注意力)权重矩阵都"),
     ("table", r"(?<!position )(?<!positional )embedding (?:matrix|table|weights?)|(?<!位置)(?<!位置编码)(?:词?嵌入|词向量)(?:矩阵|表)|embedding lookup table"),
     ("positions", r"position\w* (?:encod|embed)\w*(?: (?:matrix|table))?\s*$|\bPE\b(?:\s*(?:matrix|矩阵))?|位置(?:编码|嵌入)(?:矩阵|表)?(?:的?形状)?\s*$"),
     ("causal", r"causal mask|look-?ahead mask|因果(?:掩码|遮罩)|下三角|上三角|triang"),
@@ -49,7 +49,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("x", r"\binputs?\b|\bembed\w*|layer ?norm|residual|add & norm|hidden states?|\bX\b|\bx\b|encoder states|decoder states|输入|嵌入|词向量|层归一化|残差|归一化|memory|FFN|feed-?forward|前馈|MLP"),
 )  # fmt: skip
 """What a label says of its tensor, the narrowest first; the first kind is of no tensor that is known."""
-_COMPILED = [(kind, re.compile(words.replace("{K}", "K"), re.I)) for kind, words in KINDS]
+_COMPILED = [(kind, re.compile(words, re.I)) for kind, words in KINDS]
 _ASIDE = re.compile(r"(?<!softmax)(?<!ttention)(?<!oncat)[(（][^()（）]*[)）]")
 _CROSS = re.compile(r"cross|encoder[- –]decoder|交叉|编码器[-–—]?解码器", re.I)
 _ENCODER = re.compile(r"(?<!cross )\bencod|编码器|source|源", re.I)

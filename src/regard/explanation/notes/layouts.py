@@ -17,7 +17,6 @@ Shape = tuple[str, ...]
 
 _AXES = r"\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+"
 _SHAPE = rf"[(\[]\s*{_AXES}\s*[)\]]"
-_BY = r"\b\w+(?:\s*\*\s*\w+)+\b(?!\s*[=*/+^(])"
 
 
 def split_shape(text: str) -> Shape:

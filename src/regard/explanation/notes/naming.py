@@ -215,11 +215,11 @@ def _of_sentence(place: Place, sentence: str) -> Iterator[Told]:
             yield Told(place.line, before + match[0], "x", _axes(match), right=place.shown)
             continue
         name = _named(before) or _named_behind(after)
-        if not name or _FACTOR.match(after) or _STEP.search(sentence):
+        if not name or not name[0] or _FACTOR.match(after) or _STEP.search(sentence):
             continue
         kind, label = name
-        if own := re.search(r"(\S+)\($", before):  # "times W_O (4 × 4)"
-            kind = kind_of(own[1].removeprefix("乘")) or kind
+        if own := re.search(r"(\S+)\($" if not match["real"] else r"(?<![R∈])(\S+)\s*$", before):
+            kind = kind_of(own[1].removeprefix("乘")) or kind  # "times W_O (4 × 4)"
         if not match["tuple"] or before[-1:] not in "([" or _SHAPED.search(sentence):
             yield from place.told(label, match, kind, sentence, sentence)
 

@@ -41,7 +41,7 @@ _PATTERNS = (
         r"\1 = ",
     ),
     (
-        r"\((\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)[,，;；:：]?\s*(?:that is|i\.e\.|or|so|in total|for a total of|[一总]?共有?|也?就?是|即)\s*(?=\d[\d,]*\s*(?:elements|entries|numbers|values|scores|个(?!词|头|位|维|样|句|token)))",
+        r"\((\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)[,，;；:：]?\s*(?:that is|i\.e\.|or|so|in total|for a total of|[一总]?共有?|也?就?是|即)\s*(?=\d[\d,]*\s*(?:elements|entries|numbers|values|scores|个(?:数|元素|分数|权重|值|单元)))",
         lambda m: " ; " + " * ".join(filter(None, m.groups())) + " = ",
     ),
     # A bare number before it is none: "key 3 gives 0.08" is no equation of 3.

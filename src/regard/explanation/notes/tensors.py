@@ -21,7 +21,6 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "x": ("id", "Bid", "iBd", "1id", "d"),
     "out": ("id", "iv", "Bid", "Biv", "iBd", "hiv", "Bhiv", "Bihv", "d"),
     "product": ("iv",),
-    "token": ("d", "1d", "Bd", "B1d"),
     "q": ("ik", "id", "Bid", "Bik", "iBd", "Bhik", "Bihk", "hik", "ihk", "Hik"),
     "k": ("jk", "jd", "Bjd", "Bjk", "BjG", "jBd", "Bgjk", "Bjgk", "gjk", "jgk", "Hjk", "Bhjk", "hjk"),
     "v": ("jv", "jd", "Bjd", "Bjv", "BjG", "jBd", "Bgjv", "Bjgv", "gjv", "jgv", "Hjv", "Bhjv", "hjv"),
@@ -163,45 +162,44 @@ def _known(
     before = _union(extents for section, extents in sections.items() if section < start)
     whole = _union(sections.values())
     follows = with_derived(here)
-    kept = {axis: follows[axis] for axis in "dkv" if follows[axis]}
+    kept = {
+        axis: follows[axis]
+        for axis in "dkv"
+        if follows[axis] and (axis != told.kind or len(told.axes) > 2)
+    }
     first = {
         axis: set(here.get(axis) or kept.get(axis) or before.get(axis) or ())
         for axis in (*LETTERS, "s", "t", *whole)
     }
     every = {axis: {*first[axis], *whole.get(axis, ())} for axis in first}
-    for tolds, unsure in ((near, 3), (far, 99)):
+    for tolds in (near, near, far):  # what the first round has found makes the second surer
         for axis, counted in _votes(tolds, with_derived(first), letters).items():
             if axis in _OTHERS_ROWS.get(told.kind, ""):
                 continue
             length = "n" if axis in "ij" else axis
-            least = unsure if first.get(length) else 2
-            sure = {value for value, count in counted.items() if count >= least}
-            first.setdefault(length, set()).update(sure)
-            first[length] |= {
-                value for value, count in counted.items() if count > 1 and tolds is near
-            }
-            every.setdefault(length, set()).update(
-                value for value, count in counted.items() if count > 1
-            )
+            sure = {value for value, count in counted.items() if count > 1}
+            every[length] = every.get(length, set()) | sure
+            if tolds is near or not first.get(length):
+                first[length] = first.get(length, set()) | sure
     found, ever = with_derived(first), with_derived(every)
+    if told.kind == "v" and len(told.axes) == 2:  # values are as wide as they like
+        found["v"], ever["v"] = first.get("v", set()), every.get("v", set())
     rows, columns = (
-        {value for each in near if each.kind in kinds and not each.side for form in _forms(each)[:1]
+        {value for each in near if each.kind in kinds and each.side in ("", "ts") for form in _forms(each)[:1]
          for axis, value in zip(form, each.axes, strict=True) if axis == name}
         for kinds, name in (("q", "i"), (("k", "v"), "j"))
     )  # fmt: skip
     side = told.side
     if rows and columns and not rows & columns:
         numbers = not (found["s"] or found["t"])
-        for sizes, of in ((rows, "t"), (columns, "s")):
-            values = {
-                size
-                for size in sizes.union(*(ever.get(f"={size}", ()) for size in sizes))
-                if numbers or not size.isdigit()
-            }
-            found[of], ever[of] = found[of] | values, ever[of] | values
-            side = side or ("ts" if values else "")
+        side = side or "ts"
+        for each in (found, ever):
+            for sizes, of in ((rows, "t"), (columns, "s")):
+                meant = sizes.union(*(each.get(f"={size}", ()) for size in sizes))
+                each[of] = each[of] | {size for size in meant if numbers or not size.isdigit()}
     around = frozenset(size for each in near for size in each.axes)
-    return Known(found, ever if len(told.axes) == 2 else found, letters, side, around)
+    small = len(told.axes) == 2 and len(near) < 3  # one of several small examples, it may be
+    return Known(found, ever if small else found, letters, side, around)
 
 
 def _votes(
