@@ -16,7 +16,7 @@ DENIED = re.compile(
 )
 """What denies the sentence that it stands in."""
 NOT = re.compile(
-    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bnothing\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
+    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bnothing\b|\brarely\b|\bseldom\b|\bhardly\b|很少|少有|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
     r"|\bwithout\b(?! (?:any )?position)|\binstead of\b(?! (?:-|−|minus|negative)? ?inf| \d)"
     r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|(?<![特分区级识类差])别|无关|无需|无法|"
     + DENIED.pattern,
@@ -118,7 +118,7 @@ FACTS = (
         "note.order", "O(n²d)", (_ATTENTION, r"cost|complex|memory|time|compute|grow|scale|FLOP|quick|计算|复杂|代价|成本|显存|内存|时间|增长"),
         r"\blinear(?:ly)?\b[^.。]{0,40}(?:length|tokens?|sequence|\bn\b|context|input|words)|(?:length|tokens?|sequence|\bn\b)[^.。]{0,20}\blinearly"
         r"|\blinear (?:time|complexity|cost)|(?<!\bin )(?<!\bwith )\blinear memory|线性(?:的)?(?:增长|复杂度|时间|关系|增加)|(?:成|呈)(?:线性|正比)|(?:长度|词元|序列)[^。，]{0,8}是?线性",
-        _OTHERS,
+        _OTHERS + r"|平方|二次|square|quadratic",
     ),
     *(
         Fact(
@@ -152,7 +152,7 @@ FACTS = (
     ),
     Fact(
         "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax|attention weights|注意力权重",),
-        r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以?|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
+        r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以?|缩放|放大)(?:(?!不是|并非|不再)[^。]){0,16}(?:不变|不会?改变|不影响)",
         r"order|rank|argmax|largest|次序|顺序|排序|最大",
         denies=True,
     ),
