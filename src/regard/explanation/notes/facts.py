@@ -139,7 +139,7 @@ FACTS = (
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
         r"(?:over|along|across) (?:the )?(?:quer(?:y|ies)|first (?:axis|dimension)|batch|heads?\b|features?|embedding|column)"
         r"|(?:dim|axis)\s*=\s*0|softmax[^。，,]{0,12}(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)|(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)[^。，,编]{0,12}(?:softmax|归一)",
-        r"还是|\bor\b|columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
+        r"还是|如果|若|弄错|\bif\b|\bor\b|columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
