@@ -209,7 +209,7 @@ def _in_full(text: str, scene: Scene) -> str:
 
 def _set(text: str, names: Names) -> Scene:
     """The scene with what a sentence tells beside its variances: widths and divisors."""
-    scene = names.spread
+    scene: Scene | None = names.spread
     if scene is None or scene.heading != names.heading:
         scene = Scene(names.heading)
     if _STANDARD.search(text) and not NOT.search(text):
