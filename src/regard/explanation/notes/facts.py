@@ -202,7 +202,7 @@ FACTS = (
     Fact(
         "note.future", "j ≤ i", (r"causal|autoregressive|因果|自回归|decoder(?:'s)? self|解码器的?自",),
         r"(?:sees?|attends?|looks?|access|focus)\w*[^.。]{0,40}(?:future|later|following|next|subsequent|after it|j\s*(?:≥|>=|>|geq?)\s*i)|(?:看到|关注|看见|访问)[^。]{0,12}(?:未来|后面|之后|后续)|j\s*(?:≥|>=|>)\s*i",
-        r"prevent|stop|hid|block|forbid|keep.{0,20}from|only|mask(?:ed|s|ing) out|inf|防止|避免|禁止|看不到|阻止|遮|屏蔽|只能",
+        r"without|cheat|could|没有掩码|prevent|stop|hid|block|forbid|keep.{0,20}from|only|mask(?:ed|s|ing) out|inf|防止|避免|禁止|看不到|阻止|遮|屏蔽|只能",
     ),
     Fact(
         "note.order-blind", "O(ΠX) = Π O(X)", (_ATTENTION, r"without (?:any )?position|by itself|on its own|\bitself\b|\balone\b|inherently|naturally|by nature|天然|本身|自带|没有位置|不加位置|无需位置"),
@@ -222,7 +222,7 @@ FACTS = (
     ),
     Fact(
         "note.flash-memory", "O(n)", (_FLASH, r"memory|显存|内存"), r"O\(n\^2\)|quadratic|平方|二次",
-        r"from|reduc|sav|standard|naive|multiplications|FLOP|operations|comput|time|从|降|减|标准|普通|计算|乘法|时间",
+        r"unless|avoid|除非|from|reduc|sav|standard|naive|multiplications|FLOP|operations|comput|time|从|降|减|标准|普通|计算|乘法|时间",
     ),
     Fact(
         "note.ffn", "f(xᵢ)", (r"feed-?forward|\bFFN\b|\bMLP\b|前馈",),
