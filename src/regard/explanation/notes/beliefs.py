@@ -148,7 +148,7 @@ def _named(value: str, chinese: bool) -> str:
 BELIEFS = (
     Belief(("cross",), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), ("Q: decoder; K, V: encoder", "Q: decoder; K, V: encoder（Q 来自解码器，K、V 来自编码器）"), inherits=True),
     Belief(("encoder", "decoder"), "from|gives", {"query": "decoder", "key": "encoder", "value": "encoder"}, ("encoder", "decoder"), ("Q: decoder; K, V: encoder", "Q: decoder; K, V: encoder"), ("self", "cross")),
-    Belief(("encoder",), "", {"": "every position"}, ("only past",), ("every position: no causal mask", "所有位置：不需要因果掩码"), ("decoder", "GPT", "causal")),
+    Belief(("encoder",), "", {"": "every position"}, ("only past",), ("every position: no causal mask", "所有位置：不需要因果掩码"), ("decoder", "GPT", "causal", "mask", "self")),
     Belief(("sinusoid",), "parameters", {"": "zero"}, ("zero", "n by d"), ("0", "0"), ("learned",)),
     Belief(("weights|softmax",), "multiplied", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores", "query", "rope", "dot"), near=6),
     Belief(("attention|output",), "mixed", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores",), near=6),
@@ -180,11 +180,11 @@ BELIEFS = (
     Belief(("rope",), "adds", {"": "query|key"}, ("embedding", "query", "key"), ("rotates Q, K", "旋转 Q, K")),
     Belief(("sinusoid",), "sinusoid", {"": "fixed"}, ("learned", "fixed"), ("fixed: sin, cos", "固定：sin, cos"), ("alike",)),
     Belief(("sinusoid",), "", {"": "fixed"}, ("learned", "fixed"), ("fixed: sin, cos", "固定：sin, cos"), ("alike", "sinusoid", "BERT", "GPT"), inherits=True),
-    Belief(("position|sinusoid",), "position|embedding", {"": "adds"}, ("adds", "concatenates", "multiplies"), ("added: X + P", "相加：X + P"), ("root", "query", "rope", "head", "layer", "more"), inherits=True),
+    Belief(("position|sinusoid",), "position|embedding", {"": "adds"}, ("adds", "concatenates", "multiplies"), ("added: X + P", "相加：X + P"), ("root", "query", "key", "value", "relative", "rope", "head", "layer", "more"), inherits=True),
     Belief(("flash",), "", {"": "exact"}, ("exact", "approximate", "sparse"), ("exact: softmax(QKᵀ/√d) V", "精确：softmax(QKᵀ/√d) V")),
     Belief(("head",), "head|output", {"": "concatenates"}, ("concatenates", "averages", "summed"), ("concatenated: [O₁ … Oₕ] W_O", "拼接：[O₁ … Oₕ] W_O"), ("weights", "residual", "value", "parameters", "projections", "scores", "key"), near=24),
     Belief(("residual",), "", {"": "adds"}, ("adds", "concatenates", "multiplies", "averages"), ("x + f(x)", "x + f(x)"), ("network", "head", "dense")),
-    Belief(("rnn",), "", {"": "one by one"}, ("together", "one by one"), ("n steps, one by one", "n 步，逐个进行"), ("attention", "hardly", "head")),
+    Belief(("rnn",), "", {"": "one by one"}, ("together", "one by one"), ("n steps, one by one", "n 步，逐个进行"), ("attention", "hardly", "head", "alike", "decoder")),
     Belief(("decoder", "inference"), "inference", {"": "one by one"}, ("together", "one by one"), ("one token at a time", "逐个生成"), ("training", "head", "encoder"), near=16),
     Belief(("network", "place"), "parameters", {"": "same"}, ("same", "different"), ("the same at every position", "各位置相同"), ("layer",), near=3),
 )  # fmt: skip
