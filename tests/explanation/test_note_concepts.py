@@ -37,6 +37,16 @@ RIGHT = [
     "D(X) = E(X²) − [E(X)]²。",
     "An RNN layer costs O(n·d²) and needs O(n) sequential operations.",
     "The softmax derivative p(1 − p) is largest at p = 0.5, where it is 0.25.",
+    "The attention map of a trained model is rarely symmetric.",
+    "softmax 对缩放并不是不变的：分数翻倍，分布会更尖锐。",
+    "自注意力的复杂度与序列长度的平方成正比，所以长文本很贵。",
+    "BERT 和 GPT-2 使用可学习的位置编码，正弦编码则不需要学习。",
+    "BERT uses only the encoder of the Transformer, whereas GPT uses only the decoder.",
+    "Some models concatenate positional information instead of adding it.",
+    "LayerNorm normalises each token on its own, so it does not depend on the batch size.",
+    "With a window of 512 tokens, the cost grows linearly with the sequence length.",
+    "如果 W_Q = W_K，分数矩阵就是对称的。",
+    "If the entries were twice as large, the variance of q·k would be 16 times as large.",
 ]
 WRONG = {
     "In encoder-decoder attention, keys and values are taken from the decoder.": "encoder",

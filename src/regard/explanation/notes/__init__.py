@@ -238,7 +238,8 @@ def _sized(line: int, text: str, names: Names, sized: list[Verdict]) -> list[Ver
     """What a sentence says of sizes; the rounded numbers of a known model are right."""
     for check in (check_lists, check_shape_instances, check_proportions, check_series):
         sized += check(line, text, names)
-    if any(right for right, _, _ in check_models(plain(text))):
+    counted = re.search(r"param|参数", text) and not re.search(r"B\b|bytes|字节", text)
+    if counted and any(right for right, _, _ in check_models(plain(text))):
         return [verdict for verdict in sized if verdict.status != "wrong"]
     return sized
 

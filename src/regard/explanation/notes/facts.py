@@ -16,7 +16,7 @@ DENIED = re.compile(
 )
 """What denies the sentence that it stands in."""
 NOT = re.compile(
-    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bnothing\b|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
+    r"\bnot?\b|n't\b|\bnon-?(?!linear)|\bnever\b|\bnone\b|\bnothing\b|\brarely\b|\bseldom\b|\bhardly\b|很少|少有|\bneither\b|\bnor\b|\bcannot\b|\bunchanged\b|\brather than\b"
     r"|\bwithout\b(?! (?:any )?position)|\binstead of\b(?! (?:-|−|minus|negative)? ?inf| \d)"
     r"|不(?![同仅但只过断管论])|非(?!线性)|(?<!如果)没有(?!位置|softmax)|(?<![特分区级识类差])别|无关|无需|无法|"
     + DENIED.pattern,
@@ -118,7 +118,7 @@ FACTS = (
         "note.order", "O(n²d)", (_ATTENTION, r"cost|complex|memory|time|compute|grow|scale|FLOP|quick|计算|复杂|代价|成本|显存|内存|时间|增长"),
         r"\blinear(?:ly)?\b[^.。]{0,40}(?:length|tokens?|sequence|\bn\b|context|input|words)|(?:length|tokens?|sequence|\bn\b)[^.。]{0,20}\blinearly"
         r"|\blinear (?:time|complexity|cost)|(?<!\bin )(?<!\bwith )\blinear memory|线性(?:的)?(?:增长|复杂度|时间|关系|增加)|(?:成|呈)(?:线性|正比)|(?:长度|词元|序列)[^。，]{0,8}是?线性",
-        _OTHERS,
+        _OTHERS + r"|平方|二次|square|quadratic",
     ),
     *(
         Fact(
@@ -139,7 +139,7 @@ FACTS = (
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
         r"(?:over|along|across) (?:the )?(?:quer(?:y|ies)|first (?:axis|dimension)|batch|heads?\b|features?|embedding|column)"
         r"|(?:dim|axis)\s*=\s*0|softmax[^。，,]{0,12}(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)|(?:沿着?|对|在)\s*(?:查询|列|第一个?维|特征|批)[^。，,编]{0,12}(?:softmax|归一)",
-        r"还是|\bor\b|columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
+        r"还是|如果|若|弄错|\bif\b|\bor\b|columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
@@ -152,7 +152,7 @@ FACTS = (
     ),
     Fact(
         "note.multiple", "softmax(cs) ≠ softmax(s)", (r"softmax|attention weights|注意力权重",),
-        r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以?|缩放|放大)[^。]{0,16}(?:不变|不会?改变|不影响)",
+        r"invarian\w+ (?:to|under|when|if)[^.。]{0,30}(?:multipl|scal)\w*|(?:multipl|scal|doubl|halv)\w+[^.。]{0,80}(?:(?:not|n't|never|no)\b[^.。]{0,16}(?:change|affect|effect)|unchanged|(?:remains?|stays?) the same)|(?:乘以?|缩放|放大)(?:(?!不是|并非|不再)[^。]){0,16}(?:不变|不会?改变|不影响)",
         r"order|rank|argmax|largest|次序|顺序|排序|最大",
         denies=True,
     ),
@@ -202,7 +202,7 @@ FACTS = (
     Fact(
         "note.future", "j ≤ i", (r"causal|autoregressive|因果|自回归|decoder(?:'s)? self|解码器的?自",),
         r"(?:sees?|attends?|looks?|access|focus)\w*[^.。]{0,40}(?:future|later|following|next|subsequent|after it|j\s*(?:≥|>=|>|geq?)\s*i)|(?:看到|关注|看见|访问)[^。]{0,12}(?:未来|后面|之后|后续)|j\s*(?:≥|>=|>)\s*i",
-        r"prevent|stop|hid|block|forbid|keep.{0,20}from|only|mask(?:ed|s|ing) out|inf|防止|避免|禁止|看不到|阻止|遮|屏蔽|只能",
+        r"without|cheat|could|没有掩码|prevent|stop|hid|block|forbid|keep.{0,20}from|only|mask(?:ed|s|ing) out|inf|防止|避免|禁止|看不到|阻止|遮|屏蔽|只能",
     ),
     Fact(
         "note.order-blind", "O(ΠX) = Π O(X)", (_ATTENTION, r"without (?:any )?position|by itself|on its own|\bitself\b|\balone\b|inherently|naturally|by nature|天然|本身|自带|没有位置|不加位置|无需位置"),
@@ -222,7 +222,7 @@ FACTS = (
     ),
     Fact(
         "note.flash-memory", "O(n)", (_FLASH, r"memory|显存|内存"), r"O\(n\^2\)|quadratic|平方|二次",
-        r"from|reduc|sav|standard|naive|multiplications|FLOP|operations|comput|time|从|降|减|标准|普通|计算|乘法|时间",
+        r"unless|avoid|除非|from|reduc|sav|standard|naive|multiplications|FLOP|operations|comput|time|从|降|减|标准|普通|计算|乘法|时间",
     ),
     Fact(
         "note.ffn", "f(xᵢ)", (r"feed-?forward|\bFFN\b|\bMLP\b|前馈",),

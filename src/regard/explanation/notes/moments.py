@@ -17,6 +17,31 @@ from regard.explanation.numbers import written
 
 Found = tuple[bool, str, dict[str, str]]
 
+_OF = (
+    (
+        r"\(*\(*\s*q\s*\*\s*k\)?\)*\s*/\s*\(*(sqrt\(\w+\)|\w+)\)*",
+        r" divided by \1, the dot product variance ",
+    ),
+    (r"q\s*\*\s*k|q\^T\s*k|Sum[^()]*q_?i\s*\*?\s*k_?i", " dot product variance "),
+    (r"q_?i\s*\*?\s*k_?i", " each product's variance "),
+    (r"([qk])_?[ij1]?", r" \1 has variance "),
+)
+"""What stands in Var(…), and how it is said in words."""
+
+
+def in_words(text: str) -> str:
+    """``text`` with Var(q · k) and D(q_i) in words."""
+    text = re.sub(
+        r"\b(?:Var|D|V)\(q_?[ij1]?\)\s*=\s*(?:Var|D|V)\(k_?[ij1]?\)", " component variance ", text
+    )
+    root = r"(?:the )?square root of (?:the )?(?:dimension|width|d)(?:_\w+)?\b"
+    text = re.sub(root, "sqrt(d)", text)
+    text = re.sub(r"(?:d_?k?|维度|维数)\s*的?(?:平方根|开方)", "sqrt(d)", text)
+    for inside, words in _OF:
+        text = re.sub(rf"\b(?:Var|D|V)\s*[\[(]\s*{inside}\s*[\])]", words, text)
+    return text
+
+
 _POINTS = ((1.07, 0.75), (2.14, 1.5))
 """The mean and the deviation of X and of Y, at which a law is tried."""
 _MOMENT = re.compile(r"(?:(?<![A-Za-z_])(?:Var|D|V|E)|\\mathbb\{?E\}?)\s*([(\[])")

@@ -14,6 +14,7 @@ import numpy as np
 
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.facts import DENIED, NOT
+from regard.explanation.notes.moments import in_words
 from regard.explanation.notes.parsing import NotUnderstood, Parser
 from regard.explanation.numbers import written
 
@@ -44,8 +45,9 @@ _WIDTH = re.compile(
     r"|(\d+)\s*(?:(?:such|independent|random) )*(?:terms|numbers|components|products|variables|项|个(?=分量|独立|数|变量|方差|随机))"
 )
 _DIVIDED = re.compile(
-    r"(?:divid\w*|scal\w*|division)[^.。,，=]{0,20}? by (?P<by>[^.。,，;]+?)(?=\s+(?:the|gives|makes|keeps|it|its|we|would|leaves|brings|and|then|to|so|instead|rather|itself)\b|[.。,，;:]|$)"
-    r"|除以\s*(?P<zh>[^。，,;；是因方标]+?)\s*(?=[之以]?后|而不是|而非|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
+    r"(?:divid\w*|scal\w*|division)[^.。,，=]{0,20}? (?:by|with) (?P<by>[^.。,，;]+?)(?=\s+(?:the|gives|makes|keeps|it|its|we|would|leaves|brings|and|then|to|so|instead|rather|itself)\b|[.。,，;:]|$)"
+    r"|(?:\bus\w+|用)\s*(?P<used>d_?k?)\s*(?=instead of|rather than|而不是|而非)"
+    r"|(?:除以|乘以(?=\s*1/))\s*(?P<zh>[^。，,;；是因方标]+?)\s*(?=[之以]?后|而不是|而非|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
     re.I,
 )
 _SCALED = re.compile(
@@ -60,6 +62,7 @@ _CORRECTED = re.compile(r"(?:\bit is|\bit's|应为|应是|而是|实际上?是)\
 _FURTHER = re.compile(r"\b(?:again|another|further|once more)\b|[再又]")
 _UNTOLD = re.compile(r"(?:varianc\w+|deviations?|方差|标准差)[^.。;；,，\d]{0,16}(?:sigma|\bs\^2)")
 """A variance that is a letter."""
+_VECTORS = re.compile(r"vectors?\b|components?|entries|dot product|向量|分量|点积")
 _NORMED = re.compile(r"\bnorm\b|(?:layer|batch|rms) ?norm|normali[sz]|归一化", re.I)
 SYMBOLIC = 64.0
 """The width that stands for d where a claim gives it no number."""
@@ -178,36 +181,12 @@ def _divisors(text: str, mention: Mention, width: float | None) -> list[tuple[fl
             or not re.search(r"(?:after|once|if|when|by) (?:\w+ )*$", between, re.I)
         ):
             continue
-        said = (match["by"] or match["zh"]).strip()
+        said = next(filter(None, match.groups())).strip()
         said = re.sub(r"^(?:the |their |its )*(?:square root of|sqrt of) (\S+)", r"sqrt(\1)", said)
+        said = re.sub(r"^\(*1\)*\s*/\s*\(*(?=sqrt|d)", "", said)  # scaled by 1/√d
         if amount := _amount(said, width):
             found.append(amount)
     return found
-
-
-_OF = (
-    (
-        r"\(*\(*\s*q\s*\*\s*k\)?\)*\s*/\s*\(*(sqrt\(\w+\)|\w+)\)*",
-        r" divided by \1, the dot product variance ",
-    ),
-    (r"q\s*\*\s*k|q\^T\s*k|Sum[^()]*q_?i\s*\*?\s*k_?i", " dot product variance "),
-    (r"q_?i\s*\*?\s*k_?i", " each product's variance "),
-    (r"([qk])_?[ij1]?", r" \1 has variance "),
-)
-"""What stands in Var(…), and how it is said in words."""
-
-
-def _in_words(text: str) -> str:
-    """``text`` with Var(q · k) and D(q_i) in words."""
-    text = re.sub(
-        r"\b(?:Var|D|V)\(q_?[ij1]?\)\s*=\s*(?:Var|D|V)\(k_?[ij1]?\)", " component variance ", text
-    )
-    root = r"(?:the )?square root of (?:the )?(?:dimension|width|d)(?:_\w+)?\b"
-    text = re.sub(root, "sqrt(d)", text)
-    text = re.sub(r"(?:d_?k?|维度|维数)\s*的?(?:平方根|开方)", "sqrt(d)", text)
-    for inside, words in _OF:
-        text = re.sub(rf"\b(?:Var|D|V)\s*[\[(]\s*{inside}\s*[\])]", words, text)
-    return text
 
 
 _GOES_ON = re.compile(
@@ -228,9 +207,9 @@ def _in_full(text: str, scene: Scene) -> str:
     return _GOES_ON.sub(full, text)
 
 
-def check_spread(text: str, names: Names) -> Iterator[Found]:
-    """What a sentence says of variances and deviations, against what follows from the others."""
-    scene = names.spread
+def _set(text: str, names: Names) -> Scene:
+    """The scene with what a sentence tells beside its variances: widths and divisors."""
+    scene: Scene | None = names.spread
     if scene is None or scene.heading != names.heading:
         scene = Scene(names.heading)
     if _STANDARD.search(text) and not NOT.search(text):
@@ -238,11 +217,20 @@ def check_spread(text: str, names: Names) -> Iterator[Found]:
     if _UNTOLD.search(text):
         scene = replace(scene, q=None, k=None, term=None)
     scene = replace(scene, left=scene.left - 1)
-    text = _in_full(_in_words(text), scene)
+    if (width := _width(text, len(text))) and _VECTORS.search(text):
+        scene = replace(scene, widths=(width, *scene.widths))
+    if told := _DIVIDED.search(text):
+        by = next(filter(None, told.groups())).strip()
+        scene = replace(scene, by=by, left=max(scene.left, 2))
+    return scene
+
+
+def check_spread(text: str, names: Names) -> Iterator[Found]:
+    """What a sentence says of variances and deviations, against what follows from the others."""
+    scene = _set(text, names)
+    text = _in_full(in_words(text), scene)
     silent = DENIED.search(text) or _NORMED.search(text) or "D(XY" in text
     before: Mention | None = None
-    if told := _DIVIDED.search(text):
-        scene = replace(scene, by=(told["by"] or told["zh"]).strip(), left=max(scene.left, 2))
     for mention in [] if silent else _mentions(text):
         width = _width(text, mention.end)
         start = max(text.rfind(comma, 0, mention.start) for comma in ",，;；") + 1
@@ -284,7 +272,7 @@ def _root(before: Mention, mention: Mention) -> str | None:
 def _goal(mention: Mention, text: str, scene: Scene) -> Found | None:
     """What divides once more, so that the variance becomes 1: the deviation that is left."""
     found = _DIVIDED.search(text, mention.end)
-    by = _amount((found["by"] or found["zh"]).strip(), None) if found else None
+    by = _amount(next(filter(None, found.groups())).strip(), None) if found else None
     if by is None or scene.now <= 1 or mention.amount[:1] not in ("1", "o", "u"):
         return None
     right = scene.now**0.5
