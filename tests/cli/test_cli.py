@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -90,6 +91,10 @@ def test_a_stream_that_knows_no_chinese_is_no_fault():
         (["look", "-5 degrees"], "--"),
         (["look", "x", "--model"], "--model"),
         (["look", "x", "--json=yes"], "--json"),
+        (["explain", "--heads", "two"], "--heads"),
+        (["learn", "one"], "N"),
+        (["explain", "why-sqrt", "and", "more"], "“and more”"),
+        (["check"], "FILE.py:NAME"),
         (["look", "x", "--lang", "fr"], "“fr”"),
         (["--lang=fr"], "“fr”"),
         (["--lang"], "--lang"),
@@ -110,6 +115,8 @@ def test_misuse_ends_in_one_sentence(
     assert part in err
     assert err.startswith("regard：" if lang.startswith("zh") else "regard: ")
     assert err.count("\n") == 1
+    if lang.startswith("zh"):  # no English sentence shows in Chinese
+        assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", re.sub(r"`[^`]*`|“[^”]*”", "", err))
 
 
 def test_misuse_of_a_kind_not_foreseen_is_one_sentence_too():

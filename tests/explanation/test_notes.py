@@ -359,7 +359,8 @@ def test_a_note_at_the_command_line(capsys, tmp_path):
     [
         (["no.md"], "there is no file"),
         (["."], "could not be read"),
-        (["note.md", "--to", "x.md"], "saved as .json"),
+        (["note.md", "--to", "x.pdf"], "saved as .html, .md or .json"),
+        (["note.md", "--to", "./note.md"], "would be overwritten"),
     ],
 )
 def test_a_note_that_cannot_be_read(capsys, tmp_path, monkeypatch, args, words):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,9 @@ import typer
 from regard._errors import RegardError, UserError
 from regard._words import LANGUAGES, Language, language_of_user, say
 from regard.cli.help import command_in
+
+EXTRA = re.compile(r"extra arguments?(?:\(s\))? \((.*)\)")
+"""How the parser tells of arguments that nobody asked for."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -75,4 +79,11 @@ def _misuse(error: typer.TyperException, lang: Language) -> str:
         return say("cli.no-such-option", lang, option=option, command=command)
     if option:
         return say("cli.misused-option", lang, option=option, command=command)
+    if (parameter := getattr(error, "param", None)) is not None:
+        name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
+        # All that the parser itself reads, other than text, are whole numbers.
+        key = "cli.missing" if hasattr(error, "param_type") else "cli.no-number"
+        return say(key, lang, name=name, command=command)
+    if extra := EXTRA.search(error.format_message()):
+        return say("cli.extra", lang, names=extra[1], command=command)
     return say("cli.misused", lang, why=error.format_message().rstrip("."))

@@ -1,6 +1,5 @@
 """``regard explain``: attention from the formula to numbers to code."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,9 +75,11 @@ def add(app: typer.Typer, lang: Language, cls: type[TyperCommand]) -> None:
 def _check(file: str, paths: list[Path], lang: Language) -> None:
     """Prints or saves what is wrong in a note; exit code 1 where something is."""
     from regard.explanation.notes import fact_check
-    from regard.pictures.atomic import write_whole
 
     note = Path(file).expanduser()
+    for path in paths:
+        if path.resolve() == note.resolve():
+            raise UserError("explain.over-note", name=path.name)
     try:
         report = fact_check(note.read_text(encoding="utf-8-sig"), lang)
     except FileNotFoundError as error:
@@ -86,10 +87,7 @@ def _check(file: str, paths: list[Path], lang: Language) -> None:
     except (OSError, ValueError) as error:
         raise UserError("explain.no-note", path=file, why=error) from error
     for path in paths:
-        if path.suffix != ".json":
-            raise UserError("explain.only-json", name=path.name)
-        document = json.dumps(report.json(lang), ensure_ascii=False, indent=1) + "\n"
-        write_whole(path, [document.encode()])
+        report.save(path, lang)
         typer.echo(say("explain.wrote", lang, path=path), err=True)
     if not paths:
         typer.echo(report.text(lang), nl=False)

@@ -51,12 +51,12 @@ def _list(lang: Language) -> None:
 
 def _open(number: int, file: Path, lang: Language) -> None:
     from rich.console import Console
-    from rich.markdown import Markdown
 
     from regard.course.figures import lesson
+    from regard.explanation.faces.wrapping import Prose
     from regard.pictures.atomic import write_whole
 
-    Console().print(Markdown(lesson(number, lang)))
+    Console().print(Prose(lesson(number, lang)))
     if file.exists():
         typer.echo(say("learn.kept", lang, path=file), err=True)
         return

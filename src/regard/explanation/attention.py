@@ -75,10 +75,7 @@ def trace(wish: Wish) -> Trace:
     if wish.wo is not None:
         sheet.given("W_O", wish.wo, "W_O", rows="feature")
         if sheet[out].shape[1] != len(wish.wo):
-            raise ShapeError(
-                f"wo must have one row for each of the {sheet[out].shape[1]} numbers that the "
-                f"heads give, but its shape is {wish.wo.shape}"
-            )
+            raise Misshapen("explain.wo-rows", width=sheet[out].shape[1], shape=wish.wo.shape)
         out = sheet.add("Y", "product", out, "W_O")
         steps.step(
             "output", "Y = O W_O", "Y = O W_O", shown=(sheet.tables[out].inputs[0], "W_O", "Y")
@@ -119,7 +116,7 @@ def rotary(steps: Steps, sheet: Sheet, q: str, k: str) -> tuple[str, str]:
     """Queries and keys, each pair of numbers turned by its angle."""
     n, d = sheet[q].shape[-2:]
     if d % 2:
-        raise ShapeError(f"rotary turns pairs of numbers, but a head's width is {d}, which is odd")
+        raise Misshapen("explain.odd-rotary", width=d)
     sheet.given("theta", angles(n, d), "θ", operation=FIXED)
     turned = [
         sheet.add(f"{name}_r", "rotate", name, "theta", symbol=f"{name[0]}ᵣ") for name in (q, k)

@@ -65,10 +65,12 @@ def _row(option: str, row: str, given: str) -> list[float]:
 
 
 def _checked(option: str, rows: list[list[float]], given: str) -> Floats:
-    widths = sorted({len(row) for row in rows})
-    if len(widths) != 1:
+    widths = sorted({len(row) for row in rows} - {0})
+    if not widths:
+        raise UserError("explain.empty", option=option, value=given)
+    if len(widths) > 1:
         raise UserError(
-            "explain.ragged", option=option, value=given, sizes=", ".join(map(str, widths)) or "0"
+            "explain.ragged", option=option, value=given, sizes=", ".join(map(str, widths))
         )
     return np.array(rows, dtype=np.float64)
 
@@ -110,11 +112,18 @@ def mask(given: str) -> Mask:
     """
     try:
         found = _mask(ast.parse(given.strip(), mode="eval").body)
-    except (SyntaxError, TypeError, ValueError, KeyError, RegardError) as error:
-        raise UserError(
-            "explain.no-mask", value=given, names=", ".join(NAMES), why=error
-        ) from error
+    except UserError:  # of a file that keep("…") names
+        raise
+    except (_Foreign, SyntaxError) as error:
+        part = str(error) if isinstance(error, _Foreign) else given
+        raise UserError("explain.no-mask", value=part, names=", ".join(NAMES)) from error
+    except (TypeError, ValueError, RegardError) as error:
+        raise UserError("explain.mask-value", value=given) from error
     return found
+
+
+class _Foreign(Exception):
+    """A part that is no mask, as it was written."""
 
 
 def _mask(node: ast.expr) -> Mask:
@@ -137,7 +146,7 @@ def _mask(node: ast.expr) -> Mask:
             return _mask(left) | _mask(right)
         case ast.UnaryOp(ast.Invert(), inner):
             return ~_mask(inner)
-    raise ValueError(ast.unparse(node))
+    raise _Foreign(ast.unparse(node))
 
 
 _SIGNS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -166,8 +175,8 @@ def _positions(node: ast.expr, i: Any, j: Any) -> Any:
             return abs(_positions(inner, i, j))
         case ast.BoolOp(sign, parts):
             return reduce(_SIGNS[type(sign)], [_positions(part, i, j) for part in parts])
-        case ast.Compare(left, signs, rights):
+        case ast.Compare(left, signs, rights) if all(type(sign) in _SIGNS for sign in signs):
             sides = [_positions(side, i, j) for side in (left, *rights)]
             each = zip(signs, pairwise(sides), strict=True)
             return reduce(operator.and_, [_SIGNS[type(sign)](*pair) for sign, pair in each])
-    raise ValueError(ast.unparse(node))
+    raise _Foreign(ast.unparse(node))

@@ -7,7 +7,6 @@ there at once.
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
@@ -24,6 +23,7 @@ from regard.explanation.faces.layout import (
     shown_tables,
     size_of,
 )
+from regard.explanation.faces.wrapping import wrapped
 from regard.explanation.numbers import column, written
 from regard.explanation.trace import Chart, Step, Trace
 
@@ -85,27 +85,8 @@ def _step(
 
 
 def _prose(text: str, console: Console, style: str = "") -> Iterator[Text]:
-    for line in _wrapped(text, min(_LINE, console.width) - 2):
+    for line in wrapped(text, min(_LINE, console.width) - 2):
         yield Text(f"  {line}", style=style)
-
-
-_UNIT = re.compile(r"\s+|[\u2e80-\u9fff\uff00-\uffef“”…—]|[^\s\u2e80-\u9fff\uff00-\uffef“”…—]+")
-_CLOSING = "，。、；：？！）”…"
-"""What may not begin a line."""
-
-
-def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Lines of at most ``width`` cells; Chinese breaks between any two characters."""
-    line, used = "", 0
-    for unit in _UNIT.findall(text):
-        size = cell_len(unit)
-        if used + size > width and unit not in _CLOSING and line.strip():
-            yield line.rstrip()
-            line, used = "", 0
-        if line or not unit.isspace():
-            line, used = line + unit, used + size
-    if line.strip():
-        yield line.rstrip()
 
 
 def _right(text: str, width: int) -> str:

@@ -15,12 +15,14 @@ from regard.explanation.notes.checked import check_attention, check_masks
 from regard.explanation.notes.claim import FactCheck, Verdict
 from regard.explanation.notes.code import check_block_of_code, check_inline
 from regard.explanation.notes.columns import check_items
+from regard.explanation.notes.doubts import without_doubtful
 from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.instances import check_instances, known
-from regard.explanation.notes.layouts import check_shape_instances, check_told_shapes
+from regard.explanation.notes.layouts import check_shape_instances
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
+from regard.explanation.notes.naming import check_tensors
 from regard.explanation.notes.outputs import check_output
 from regard.explanation.notes.parsing import parsed
 from regard.explanation.notes.proportions import check_proportions
@@ -31,6 +33,7 @@ from regard.explanation.notes.series import check_series
 from regard.explanation.notes.shapes import check_shapes
 from regard.explanation.notes.spoken import written_out
 from regard.explanation.notes.tables import check_rows, check_table
+from regard.explanation.notes.worked import settled
 
 __all__ = ["FactCheck", "fact_check"]
 
@@ -79,7 +82,7 @@ def fact_check(note: str, lang: Language = "en") -> FactCheck:
     [('wrong', '0.26')]
     """
     with np.errstate(all="ignore"):  # a note may speak of any number
-        return FactCheck(tuple(_verdicts(note, lang)))
+        return FactCheck(tuple(_verdicts(note, lang)), note)
 
 
 def _verdicts(note: str, lang: Language) -> list[Verdict]:
@@ -116,8 +119,17 @@ def _verdicts(note: str, lang: Language) -> list[Verdict]:
             said = _prose(place + 1, text, names)
             verdicts += _at_their_lines(said, place + 1, lines[place:end])
             place = end
+    judged = {(verdict.line, verdict.claim) for verdict in verdicts}
+    verdicts += [
+        verdict for verdict in settled(names) if (verdict.line, verdict.claim) not in judged
+    ]
+    items = [*check_items(lines)]
+    lawful = {verdict.line for verdict in items}
+    verdicts = [v for v in verdicts if v.status != "wrong" or v.line not in lawful]
+    verdicts += [verdict for verdict in items if verdict.status == "wrong"]
     wrong = {verdict.line for verdict in verdicts if verdict.status == "wrong"}
-    return verdicts + [verdict for verdict in check_items(lines) if verdict.line not in wrong]
+    verdicts += [verdict for verdict in check_tensors(lines, names) if verdict.line not in wrong]
+    return without_doubtful(verdicts, lines)
 
 
 def _end_of_fence(lines: list[str], place: int, mark: str) -> int:
@@ -161,7 +173,6 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
     if re.match(r"\s*#+ ", text) or re.fullmatch(r"\W*\*\*[^*]+\*\*\W*", text):
         names.heading = text
         names.headings.append(text)
-        names.shapes = {name: shape for name, shape in names.shapes.items() if " told" not in name}
     text = re.sub(r"(?<!\\)\\[\[\]()]", "$", text)
     text = BOLD.sub(r"\1", re.sub(r"\\text(?:bf|it)\{([^{}]*)\}", r"\1", text))
     text = re.sub(r"^\s*(?:#+|[-*+]|\d+[.)、]|>|\([a-z\d]\))\s+(?:\[[ xX]\]\s+)?", "", text)
@@ -178,7 +189,8 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
         answer = _answered(names, rest)
         in_words = check_sentence(line, rest, names, before)
         if not in_words and names.asked and (ASKED_WHICH.search(names.asked) or len(rest) < 60):
-            asked, said_so = ASKING.sub(" ", names.asked).strip(), ANSWER.sub("", rest)
+            asked = re.sub(r"[,，][^,，]*吗\s*[?？]\s*$", "", names.asked)
+            asked, said_so = ASKING.sub(" ", asked).strip(), ANSWER.sub("", rest)
             in_words = check_sentence(line, f"{asked} {said_so}", names) or check_sentence(
                 line, f"{asked} {'是' if re.search('[一-鿿]', asked) else 'is'} {said_so}", names
             )
@@ -204,7 +216,6 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             verdict
             for check in (
                 check_lists,
-                check_told_shapes,
                 check_shape_instances,
                 check_proportions,
                 check_series,

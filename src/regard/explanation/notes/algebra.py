@@ -76,6 +76,16 @@ class Names:
     """The lists of numbers that were read, the last one first."""
     words: set[str] = field(default_factory=set)
     """Words that are the names of vectors here."""
+    tokens: list[str] = field(default_factory=list)
+    """The words of the sentence that the note works with, in their order."""
+    speaking: str = ""
+    """The words that last said which step of the calculation is told."""
+    divisors: list[float] = field(default_factory=list)
+    """What the sentence that is read divides by."""
+    doubts: list[Any] = field(default_factory=list)
+    """The lists that nearly are what comes next."""
+    agreed: dict[str, int] = field(default_factory=dict)
+    """What the lists that were right have come from, and how many did."""
     driven: tuple[Any, ...] = ()
     """What is supposed to be changed, by which factor, and for how many sentences."""
     counts: list[Any] = field(default_factory=list)
@@ -98,6 +108,8 @@ class Names:
     """The note's programs."""
     measured: Any = None
     """The amount of memory that was told last."""
+    spread: Any = None
+    """The random numbers that are spoken of."""
     formulas: list[Node] = field(default_factory=list)
     """What was said without a value, the latest first."""
     trusted: list[Node] = field(default_factory=list)
@@ -139,6 +151,9 @@ class Names:
             return self.values[name]
         if name in MATRICES:
             return self._made_of(name)
+        place = re.fullmatch(r"(?:p|PE|pe)_?(\d{1,3})", name)
+        if place and "positions" in self.said:
+            return self.encoding(int(place[1]))
         part = re.fullmatch(r"([xqkvzosaXQKVZOSAP]|alpha)_?(\d)(?:,?(\d))?", name)
         if not part:
             return None
@@ -151,6 +166,13 @@ class Names:
             if all(0 <= i < size for i, size in zip(indices, matrix.shape, strict=False)):
                 return np.asarray(matrix[tuple(indices)])
         return None
+
+    def encoding(self, place: int) -> Floats | None:
+        """The sinusoids of a position, where the width has been told."""
+        width = next((self.values[name] for name in ("d", "d_model") if name in self.values), None)
+        if width is None or width.ndim or not 2 <= width <= 1024 or place > 4096:
+            return None
+        return np.asarray(sinusoids(place + 1, int(width))[-1])
 
     def _made_of(self, name: str) -> Floats | None:
         """A matrix that the note has told by its rows, or by what it comes from."""
@@ -291,7 +313,7 @@ def _call(name: str, nodes: list[Node], words: dict[str, Node], names: Names, sh
         if name in _NEW:
             return _NEW[name](_sizes(parts))
         if name == "PE" or (name in ("dot", "cos") and len(parts) == 2):
-            return _of_two(name, parts)
+            return _of_two(name, parts, names)
         if name in _REDUCTIONS:
             if len(parts) > 1 and axis is None:
                 first = np.array(parts)
@@ -319,16 +341,19 @@ _NEW: Mapping[str, Callable[[list[int]], Any]] = {
 }
 
 
-def _of_two(name: str, parts: list[Floats]) -> Any:
+def _of_two(name: str, parts: list[Floats], names: Names) -> Any:
     """A dot product, the cosine of the angle between two vectors, or a position's encoding."""
     if name == "PE":
-        return _position(parts)
+        return _position(parts, names)
     dots = _beside(*parts)
     return dots if name == "dot" else _over(dots, np.prod([np.sqrt(p @ p) for p in parts]))
 
 
-def _position(parts: list[Floats]) -> Any:
-    """PE(position, d): the whole vector.  One number of it needs a width, which nobody has told."""
+def _position(parts: list[Floats], names: Names) -> Any:
+    """PE(position, d), or PE(position) where the width is known: the whole vector."""
+    alone = names.encoding(int(parts[0])) if len(parts) == 1 and parts[0] >= 0 else None
+    if alone is not None:
+        return alone
     if len(parts) != 2 or parts[1] < 2:
         raise NotUnderstood("PE")
     return sinusoids(int(parts[0]) + 1, int(parts[1]))[-1]

@@ -51,7 +51,7 @@ _WORD = rf"(?:{'|'.join((*_TENS, *_ONES[2:]))})"
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?)"
 _PLAIN = rf"(?:\d+/sqrt\({_DIGITS}\)|sqrt\({_DIGITS}\)|{_DIGITS}(?:\s*\^\s*\d+|/{_DIGITS})?)"
 AMOUNT = re.compile(
-    rf"(?<![\w.^/*(√-])(?<![*/^+] )(?<!\d,)(?:(?P<plain>-?{_PLAIN})(?![\w^*/(]*[*/^]\s*[\w(]|\.\d)"
+    rf"(?<![A-Za-z0-9_.^/*(√第图表式章节页-])(?<![*/^+] )(?<!\d,)(?:(?P<plain>-?{_PLAIN})(?![\w^*/(]*[*/^]\s*[\w(]|\.\d)"
     r"\s*(?P<times>\*\s*10\s*\^\s*\(?\d+\)?|百万|千万|[千万亿]|thousand\b|million\b|billion\b|[kKMB](?![\w]))?"
     rf"|\b(?P<english>(?:an? (?=hundred|thousand|million)|{_WORD}(?:[- ]{_WORD})?)(?:[- ]?(?:hundred|thousand|million|billion))?)\b"
     r"|(?P<chinese>(?<![第同统唯之一])(?:[二两三四五六七八九十][零一二三四五六七八九十百千]*|一[十百千][零一二三四五六七八九十百千]*)(?P<zh>[万亿])?(?=\s*[个层头维倍位项行列种字词次张]))"

@@ -24,6 +24,8 @@ class Ghost:
     """An array of which only the shape is known."""
 
     shape: tuple[int, ...]
+    whole: int | None = None
+    """The axis, counted from the last, along which its numbers are weights that sum to 1."""
 
 
 Value = Any
@@ -92,6 +94,12 @@ def reducing(function: Callable[..., Any]) -> Callable[..., Value]:
         dims = len(value.shape)
         axes = range(dims) if axis is None else [axis] if isinstance(axis, int) else axis
         gone = {a % dims for a in axes}
+        if function is np.sum and value.whole is not None and gone == {value.whole % dims}:
+            return function(
+                np.full(value.shape, 1 / value.shape[value.whole]),
+                axis=value.whole,
+                keepdims=keepdims,
+            )
         sizes = [1 if i in gone else size for i, size in enumerate(value.shape)]
         return Ghost(tuple(s for i, s in enumerate(sizes) if keepdims or i not in gone))
 
@@ -118,7 +126,7 @@ def product(a: Value, b: Value) -> Value:
 def softmax(value: Value, axis: int = -1) -> Value:
     """Softmax over an axis, the last one where none is named."""
     if isinstance(value, Ghost):
-        return value
+        return Ghost(value.shape, axis - len(value.shape) if axis >= 0 else axis)
     turned = np.moveaxis(array(value).astype(float), axis, -1)
     return np.moveaxis(np.asarray(formula.normalise(turned)[0]), -1, axis)
 
@@ -186,12 +194,27 @@ def joined(function: Callable[..., Any]) -> Callable[..., Value]:
     """``function`` that puts arrays together."""
 
     def apply(values: Sequence[Value], axis: int = 0) -> Value:
-        if sum(math.prod(shape_of(each)) for each in values) > MOST:
+        if not has_ghost(*values) and sum(math.prod(shape_of(each)) for each in values) > MOST:
             raise NotUnderstood("it is too large")
-        found = function([array(each) for each in values], axis=axis)
-        return Ghost(found.shape) if has_ghost(*values) else found
+        if has_ghost(*values):
+            return _joined_shape(function, [shape_of(each) for each in values], axis)
+        return function([array(each) for each in values], axis=axis)
 
     return apply
+
+
+def _joined_shape(function: Callable[..., Any], shapes: list[tuple[int, ...]], axis: int) -> Ghost:
+    """The shape that ``function`` makes of arrays of these shapes."""
+    if function is np.concatenate and len({len(shape) for shape in shapes}) == 1:
+        rest = {(*shape[:axis], *shape[axis:][1:]) for shape in shapes}
+        if len(rest) == 1:
+            long = sum(shape[axis] for shape in shapes)
+            return Ghost(
+                tuple(long if i == axis % len(shapes[0]) else n for i, n in enumerate(shapes[0]))
+            )
+    if sum(map(math.prod, shapes)) > MOST:
+        raise NotUnderstood("it is too large")
+    return Ghost(function([np.empty(shape) for shape in shapes], axis=axis).shape)
 
 
 def filled(value: Value, mask: Value, number: float) -> Value:
@@ -241,6 +264,14 @@ def _whole(value: Value, *rest: Any, **words: Any) -> Value:
     return each_number(lambda a: a.astype(int))(value)
 
 
+def of_kind(value: Value, kind: Any) -> Value:
+    """``value`` as truths or as whole numbers, where ``kind`` says so."""
+    name = str(getattr(kind, "name", getattr(kind, "__name__", kind)))
+    if name in ("bool", "bool_"):
+        return each_number(lambda a: a.astype(bool))(value)
+    return _whole(value) if name in ("int", "long", "int32", "int64") else value
+
+
 def _log_softmax(value: Value, axis: int = -1) -> Value:
     return each_number(np.log)(softmax(value, axis))
 
@@ -265,17 +296,17 @@ def _numbers_like(number: float) -> Callable[..., Value]:
 
 
 SAME = (
-    "contiguous", "detach", "float", "double", "numpy", "cpu", "cuda", "to", "astype", "half", "round",
-    "requires_grad_", "from_numpy", "as_tensor", "asarray", "array", "tensor", "FloatTensor", "Tensor", "type", "eval", "train", "bfloat16",
+    "contiguous", "detach", "float", "double", "numpy", "cpu", "cuda", "half", "round",
+    "requires_grad_", "from_numpy", "as_tensor", "asarray", "array", "tensor", "FloatTensor", "Tensor", "eval", "train", "bfloat16",
     "around", "squeeze_", "dropout", "array2string",
 )  # fmt: skip
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     **{name: each_number(getattr(np, name)) for name in ("exp", "log", "log2", "log10", "sqrt", "sin", "cos", "tanh", "floor", "ceil", "maximum", "minimum", "isinf", "isnan", "where", "square", "logical_not")},
     **{name: reducing(getattr(np, name)) for name in ("sum", "mean", "max", "min", "prod", "any", "all", "argmax", "argmin")},
     **dict.fromkeys(SAME, _same), **dict.fromkeys(("clone", "copy"), lambda value, **words: value.copy() if isinstance(value, list | dict | np.ndarray) else value), **dict.fromkeys(("long", "int", "int64"), _whole),
-    **dict.fromkeys(("randn", "rand", "empty", "standard_normal", "random"), random),
+    **dict.fromkeys(("randn", "rand", "standard_normal", "random"), random),
     **dict.fromkeys(("normal", "uniform", "randint", "integers", "randperm", "choice", "randn_like", "rand_like", "multinomial"), drawn),
-    "abs": each_number(np.abs), "sigmoid": each_number(lambda a: 1 / (1 + np.exp(-a))), "relu": each_number(lambda a: np.maximum(a, 0)),
+    **dict.fromkeys(("to", "astype", "type"), lambda value, *rest, **words: of_kind(value, rest[0] if rest else words.get("dtype"))), "abs": each_number(np.abs), "sigmoid": each_number(lambda a: 1 / (1 + np.exp(-a))), "relu": each_number(lambda a: np.maximum(a, 0)),
     "gelu": each_number(lambda a: 0.5 * a * (1 + _erf(a / math.sqrt(2)))), "pow": each_number(np.power), "power": each_number(np.power), "erf": each_number(_erf),
     "bool": each_number(lambda a: a.astype(bool)), "mul": each_number(np.multiply), "add": each_number(np.add), "div": each_number(np.divide), "sub": each_number(np.subtract),
     "rad2deg": each_number(np.rad2deg), "deg2rad": each_number(np.deg2rad), "radians": each_number(np.radians), "degrees": each_number(np.degrees),
@@ -289,7 +320,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "chunk": _chunk, "split": _split, "roll": viewing(np.roll), "flip": viewing(np.flip), "trace": viewing(np.trace), "cumsum": viewing(np.cumsum), "sort": viewing(np.sort), "repeat_interleave": viewing(np.repeat),
     "cat": joined(np.concatenate), "concat": joined(np.concatenate), "concatenate": joined(np.concatenate), "stack": joined(np.stack),
     "vstack": joined(lambda values, axis: np.vstack(values)), "hstack": joined(lambda values, axis: np.hstack(values)), "column_stack": joined(lambda values, axis: np.column_stack(values)),
-    "masked_fill": filled, "masked_fill_": filled, "zeros": new(np.zeros), "ones": new(np.ones), "zeros_like": _numbers_like(0.0), "ones_like": _numbers_like(1.0),
+    "masked_fill": filled, "masked_fill_": filled, "zeros": new(np.zeros), "ones": new(np.ones), "empty": new(lambda shape: np.full(shape, np.nan)), "zeros_like": _numbers_like(0.0), "ones_like": _numbers_like(1.0),
     "full_like": lambda value, number, **words: _numbers_like(number)(value), "full": lambda shape, number, **words: new(lambda s: np.full(s, number))(shape),
     "eye": lambda n, *rest, **words: np.eye(min(int(n), 400)), "identity": lambda n: np.eye(min(int(n), 400)), "arange": lambda *bounds, **words: array(range(*bounds)) if all(isinstance(b, int) for b in bounds) else np.arange(*bounds),
     "linspace": lambda *bounds, **words: np.linspace(*bounds), "norm": lambda value, axis=None, keepdims=False: each_number(np.sqrt)(reducing(np.sum)(each_number(np.square)(value), axis, keepdims)),

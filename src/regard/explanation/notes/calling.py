@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,17 @@ class Caller(Evaluator):
             for each in node.keywords
             if each.arg and each.arg not in _KINDS
         }
+        kind = next((each.value for each in node.keywords if each.arg == "dtype"), None)
+        if isinstance(kind, ast.Attribute | ast.Name) and name in (
+            "ones",
+            "zeros",
+            "full",
+            "tensor",
+            "array",
+        ):
+            label = kind.attr if isinstance(kind, ast.Attribute) else kind.id
+            if label in ("bool", "bool_") and isinstance(node.func, ast.Attribute):
+                return arrays.of_kind(self._function(name, rest, words), label)
         if name == "print" and isinstance(node.func, ast.Name):
             text = ", ".join(map(ast.unparse, node.args))
             shown = rest[0] if len(rest) == 1 else Text(tuple(rest))
@@ -76,16 +87,17 @@ class Caller(Evaluator):
             return self._function(name, rest, words)
         if isinstance(held, Instance):
             method = held.held.get(name)
-            if method is None and name == "parameters":
-                return [part for part in held.held.values() if isinstance(part, Layer)]
+            if method is None and name in ("parameters", "named_parameters"):
+                found = dict(self._weights(held))
+                return list(found.items() if name == "named_parameters" else found.values())
             if method is not None:
                 return self._apply(method, rest, words)
             return self._apply(Function(held.methods[name], self.env), [held, *rest], words)
         if isinstance(held, Layer):
-            if name == "parameters":
-                return [held]
-            if name == "numel":
-                return held.parameters
+            if name in ("parameters", "named_parameters"):
+                return list(
+                    held.weights.items() if name == "named_parameters" else held.weights.values()
+                )
             if name in ("eval", "train", "to"):
                 return held
             raise NotUnderstood(name)
@@ -99,6 +111,11 @@ class Caller(Evaluator):
         return self._function(name, [held, *rest], words)
 
     def _function(self, name: str, rest: list[Value], words: dict[str, Value]) -> Value:
+        if name == "Parameter":
+            self.learned.append(
+                Ghost(rest[0].shape) if isinstance(rest[0], Ghost) else arrays.array(rest[0]).copy()
+            )
+            return self.learned[-1]
         if name in LAYERS:
             return LAYERS[name](*rest, **words)
         if name in ("var", "std"):
@@ -118,6 +135,17 @@ class Caller(Evaluator):
         if self.torch and name in ("max", "min") and (len(rest) > 1 or "axis" in words):
             return (found, FUNCTIONS[f"arg{name}"](*rest, **words))
         return found
+
+    def _weights(self, held: Value) -> Iterator[tuple[str, Value]]:
+        """The weights of what an instance holds, by name."""
+        if isinstance(held, Layer):
+            yield from held.weights.items()
+        elif isinstance(held, Instance | list):
+            parts = held.held.items() if isinstance(held, Instance) else enumerate(held)
+            for name, part in parts:
+                if any(part is weight for weight in self.learned):
+                    yield str(name), part
+                yield from ((f"{name}.{each}", weight) for each, weight in self._weights(part))
 
     def _spread_of(self, name: str, rest: list[Value], words: dict[str, Value]) -> Value:
         """Of a sample in PyTorch, of all numbers in NumPy."""

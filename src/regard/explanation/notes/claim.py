@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from regard._words import Language, say
 
 Status = Literal["right", "wrong", "unknown"]
+MARKS: dict[Status, str] = {"right": "✓", "wrong": "✗", "unknown": "?"}
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,12 @@ class FactCheck:
     """Every claim of a note that was looked at, by line."""
 
     verdicts: tuple[Verdict, ...]
+    note: str = ""
+    """What was checked."""
+
+    def line(self, number: int) -> str:
+        """A line of the note; the first is 1."""
+        return self.note.splitlines()[number - 1]
 
     def of(self, status: Status) -> list[Verdict]:
         """The claims that are right, wrong or not understood."""
@@ -59,15 +67,22 @@ class FactCheck:
             "claims": [verdict.json(lang) for verdict in self.verdicts],
         }
 
+    def summary(self, lang: Language = "en") -> str:
+        """How many claims are right, wrong and not understood."""
+        return say("note.summary", lang, **{status: len(self.of(status)) for status in MARKS})
+
     def text(self, lang: Language = "en") -> str:
         """The report in lines, wrong claims with the right value."""
-        marks = {"right": "✓", "wrong": "✗", "unknown": "?"}
         lines = []
         for verdict in self.verdicts:
             place = say("note.line", lang, line=verdict.line)
-            lines.append(f"{marks[verdict.status]} {place}  {verdict.claim}")
+            lines.append(f"{MARKS[verdict.status]} {place}  {verdict.claim}")
             if verdict.status != "right":
                 lines.append(f"    {verdict.say(lang)}")
-        counts = {status: len(self.of(status)) for status in ("right", "wrong", "unknown")}
-        lines += ["", say("note.summary", lang, **counts)]
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, "", self.summary(lang)]) + "\n"
+
+    def save(self, path: str | Path, lang: Language = "en") -> None:
+        """Writes the report: the marked note (.html), what is wrong (.md), or all of it (.json)."""
+        from regard.explanation.faces import marked
+
+        marked.save(self, path, lang)

@@ -37,6 +37,8 @@ _STEP = re.compile(
     re.I,
 )
 """The number of a step, or an amount in a unit of its own: "12 * 60  # 12 minutes"."""
+_OF_SHAPE = re.compile(r"\.(?:shape|size\(\))\)?$")
+"""What is a shape, however much of it is said wrongly."""
 _ROWS = re.compile(r"\s*(?:tensor\(|array\()?\[[-\d\[]")
 """Rows of an array."""
 _SHAPE = re.compile(
@@ -231,7 +233,8 @@ def _against(comments: list[Shown], made: Sequence[Made], names: Names) -> list[
     match = _OUTPUT.match(whole)
     if all(re.fullmatch(r"-?[\d.e]+", each.text) and not each.printed for each in made):
         return None  # "size = 4  # 8" tells another choice
-    if (not match and not texts) or _STEP.fullmatch(comments[0].text):
+    printed = any(each.printed for each in made)
+    if (not match and not texts) or (_STEP.fullmatch(comments[0].text) and not printed):
         return None
     if re.search(r"\d\s*[*×/+^]\s*\d|\.\.\.|…", whole):
         return None
@@ -281,7 +284,7 @@ def _compared(
             bad
             and len(mine) - len(bad) >= len(bad) - 1
             and (len(bad) < 3 or 3 * len(bad) < len(mine))
-        ) or (bad and len(mine) == 1):
+        ) or (bad and (len(mine) == 1 or _OF_SHAPE.search(each.text))):
             line = rows[bad[0]][0]
             so = _right(rows, mine, bad)
             so = f"({so.strip('[]')})" if isinstance(each.value, tuple) else so
@@ -332,6 +335,8 @@ def _shape(comment: Shown, made: Made, names: Names) -> list[Verdict] | None:
     """A verdict where a comment tells the shape of what a statement makes."""
     match = _SHAPE.match(comment.text)
     value = made.value
+    if isinstance(value, tuple) and len({each for each in value if isinstance(each, Ghost)}) == 1:
+        value = value[0]  # "each (2, 10, 64)"
     if not match or not isinstance(value, Ghost | np.ndarray) or not shape_of(value):
         return None
     if (

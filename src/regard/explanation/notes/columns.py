@@ -17,7 +17,8 @@ from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import literal, parsed
-from regard.explanation.notes.references import with_sizes
+from regard.explanation.notes.siblings import with_units, written_tables
+from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
 _POWERS = (1.0, 2.0, 0.5, -1.0, -0.5, 3.0)
@@ -31,34 +32,24 @@ _DRIVER = re.compile(
     r"^(?:n|d|h|T|L|N)$|length|token|\bseq|context|heads?\b|layers|d_?(?:model|k)|width|序列|长度|词|头|层|维",
     re.I,
 )
+_TOTAL = re.compile(r"\btotal\b|\bsum\b|together|合计|总计|一共|之和", re.I)
+_TRIANGLE = re.compile(
+    r"kept|visible|allow|pairs|hidden|mask|block|ones|zeros|causal|forbid|可见|保留|允许|遮|屏蔽|禁止|因果",
+    re.I,
+)
 _DISTANCE = re.compile(r"distance|距离|i ?- ?j", re.I)
 _LEAST = 3
 """Rows that must agree before a table has a law."""
 
 
-_ITEM = re.compile(
-    r"\s*(?:[-*+]|\d+[.)])\s+\$?(?P<name>[A-Za-z]\w*)\s*=\s*(?P<number>[\d,]+)\$?\s*(?:[:：,，→]|的?时|gives|tokens)\s*(?P<rest>.+)"
-)
-
-
 def check_items(lines: list[str]) -> Iterator[Verdict]:
-    """A verdict for each list whose items are the rows of a table: "n = 512: 0.5 MiB"."""
-    rows: list[tuple[int, list[str]]] = []
-    heads: list[str] = []
-    for line, text in [*enumerate(lines, 1), (0, "")]:
-        match = _ITEM.match(text)
-        parts = re.split(r"[,，;；](?!\d)", match["rest"]) if match else []
-        told = [[*amounts(with_sizes(part).replace("\\", " "))][-1:] for part in parts]
-        cells = [each.said for last in told for each in last]
-        if match and cells and (not rows or len(cells) + 1 == len(heads)):
-            if not rows:
-                units = [" MiB" * (each.kind == "bytes") for last in told for each in last]
-                words = [re.split(r"\d", part)[0] for part in parts]
-                heads = [match["name"], *(w + u for w, u in zip(words, units, strict=False))]
-            rows.append((line, [match["number"], *cells]))
-            continue
-        yield from check_columns(heads, rows)
-        rows = []
+    """A verdict for each table that is written as a list: "n = 512: 0.5 MiB"."""
+    for table in written_tables(lines):
+        heads = [
+            head + " MiB" * (cell.kind == "bytes")
+            for head, cell in zip(table[0].heads, table[0].cells, strict=True)
+        ]
+        yield from check_columns(heads, [(row.line, [c.said for c in row.cells]) for row in table])
 
 
 def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Verdict]:
@@ -67,9 +58,10 @@ def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Ve
     rows = [(line, cells) for line, cells in rows if len(cells) >= width]
     if len(rows) < _LEAST:
         return []
-    numbers = {column: told for column in range(width) if (told := _column(rows, column))}
+    columns = {column: told for column in range(width) if (told := _column(rows, column))}
+    numbers = {column: (values, units) for column, (values, units, _) in columns.items()}
     found: list[Verdict] = []
-    for target, (claimed, units) in numbers.items():
+    for target, (claimed, units, scales) in columns.items():
         best: tuple[int, Floats, int] | None = None
         for right, sure in _laws(head, numbers, target):
             same = np.array([close(c, r, u) for c, r, u in zip(claimed, right, units, strict=True)])
@@ -79,35 +71,59 @@ def check_columns(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Ve
                 best = (count, right, sure)
         if best is None or best[0] == len(rows):
             continue
-        for (line, cells), c, r, u in zip(rows, claimed, best[1], units, strict=True):
-            certain = best[2] == _BY_HEAD or (
-                best[2] and _digits(cells[target], float(c), float(r))
-            )
-            if not close(c, r, u) and (certain or _slip(cells[target], float(c), float(r))):
-                said = f"{head[target]}: {cells[target]}"
-                unit = cells[target].strip()[-3:]
-                by = _UNIT.get(unit, 1.0)
-                right_value = shown(np.asarray(r / by), np.asarray(u / by)) + (
-                    f" {unit}" if by > 1 else ""
-                )
-                found.append(Verdict(line, said, "wrong", "note.wrong", {"right": right_value}))
-    return found[:1] if len({verdict.line for verdict in found}) > 1 else found[-1:]
+        _, right, sure = best
+        for (line, cells), c, r, u, by in zip(rows, claimed, right, units, scales, strict=True):
+            said = f"{head[target].strip(' ,，:：')}: {cells[target]}"
+            if close(c, r, u):
+                found.append(Verdict(line, said, "right", "note.right"))
+            elif _slip(cells[target], float(c / by), float(r / by), sure, best[0]):
+                value = _told(float(r), by, float(u), cells[target])
+                found.append(Verdict(line, said, "wrong", "note.wrong", {"right": value}))
+    wrong = [verdict for verdict in found if verdict.status == "wrong"]
+    if not wrong or len({verdict.line for verdict in wrong}) > 1:
+        return wrong[:1]
+    return [v for v in found if v.status == "right" and v.line != wrong[-1].line] + wrong[-1:]
 
 
-def _number(cell: str) -> tuple[Floats, Floats] | None:
-    found = literal(parsed(plain(cell)) or ("name", ""))
-    if found is None and (amount := next(amounts(cell), None)) and amount.said == cell.strip():
-        by = 1.024 if cell.strip()[-1:] in "kK" else 1.0
-        return np.asarray(amount.value * by), np.asarray(amount.unit)
-    return found
+_BYTES = {"TiB": 1024.0**4, "GiB": 1024.0**3, "MiB": 1024.0**2, "KiB": 1024.0}
 
 
-def _column(rows: list[tuple[int, list[str]]], column: int) -> tuple[Floats, Floats] | None:
-    told = [_number(cells[column]) for _, cells in rows]
-    if any(each is None or each[0].ndim for each in told):
+def _told(right: float, by: float, unit: float, cell: str) -> str:
+    """The right value as people write it: in the unit of the cell, bytes in the one that fits."""
+    name = re.search(r"[KMGT]i?B$|%$", cell.strip())
+    if name and name[0] in _BYTES:
+        name_, by = next(((n, u) for n, u in _BYTES.items() if right >= u), ("KiB", 1024.0))
+        return f"{written(right / by)} {name_}"
+    return shown(np.asarray(right / by), np.asarray(unit / by)) + (f" {name[0]}" if name else "")
+
+
+Number = tuple[Floats, Floats, float]
+"""A value, one in its last digit, and what its unit makes of 1."""
+
+
+def number_of(cell: str) -> Number | None:
+    """The number that a cell holds, and nothing else."""
+    text = with_units(re.sub(r"[`$]|^\s*[≈~约]\s*", "", cell))
+    found = literal(parsed(text) or ("name", ""))
+    if found is not None:
+        return None if found[0].ndim else (*found, 1.0)
+    amount = next(amounts(text), None)
+    if amount is None or amount.said != text.strip():
         return None
-    numbers = np.array([float(each[0]) for each in told if each])
-    return numbers, np.array([float(each[1]) for each in told if each])
+    by = 1.024 if text.strip()[-1:] in "kK" else 1.0
+    digits = float(re.sub(r"[^\d.]", "", amount.said) or 0)
+    scale = amount.value / digits if digits and amount.kind else 1.0
+    return np.asarray(amount.value * by), np.asarray(amount.unit), scale
+
+
+def _column(
+    rows: list[tuple[int, list[str]]], column: int
+) -> tuple[Floats, Floats, list[float]] | None:
+    told = [number_of(cells[column]) for _, cells in rows]
+    if any(each is None for each in told):
+        return None
+    values, units, scales = ([float(each[place]) for each in told if each] for place in range(3))
+    return np.array(values), np.array(units), scales
 
 
 _BY_NAME = {
@@ -116,68 +132,78 @@ _BY_NAME = {
 }  # fmt: skip
 
 
-def _laws(  # noqa: PLR0912
-    head: list[str], numbers: dict[int, tuple[Floats, Floats]], target: int
-) -> Iterator[tuple[Floats, int]]:
-    """What a column may be, and whether its head or its digits leave no doubt."""
-    claimed = numbers[target][0]
+Numbers = dict[int, tuple[Floats, Floats]]
+"""The columns of numbers, and one in the last digit of each."""
+Laws = Iterator[tuple[Floats, int]]
+"""What a column may be, and whether its head or its digits leave no doubt."""
+
+
+def _laws(head: list[str], numbers: Numbers, target: int) -> Laws:
     first = min(numbers)
-    for name, function in _BY_NAME.items():
-        if target != first and re.fullmatch(
-            rf"(?:the )?(?:{name})(?:\(\w+\))?", plain(head[target]).strip(), re.I
-        ):
-            with np.errstate(all="ignore"):
-                yield function(numbers[first][0]), _BY_HEAD
-    n = numbers[first][0]
-    if (
-        target != first
-        and (n == np.round(n)).all()
-        and re.search(
-            r"kept|visible|allow|pairs|hidden|mask|block|ones|zeros|causal|可见|保留|允许|遮|屏蔽|因果",
-            head[target],
-            re.I,
-        )
-    ):
+    with np.errstate(all="ignore"):
+        if target != first:
+            yield from _of_first(plain(head[target]).strip(), numbers[first][0])
+        for column in numbers:
+            if column != target:
+                yield from _of_one(head, numbers, column, target)
+        yield from _of_several(head, numbers, target)
+
+
+def _of_first(name: str, n: Floats) -> Laws:
+    """What a head says of the first column: its exponential, its softmax, a triangle's halves."""
+    for names, function in _BY_NAME.items():
+        if re.fullmatch(rf"(?:the )?(?:{names})(?:\(\w+\))?", name, re.I):
+            yield function(n), _BY_HEAD
+    if (n == np.round(n)).all() and _TRIANGLE.search(name):
         yield n * (n + 1) / 2, _BY_HEAD
         yield n * (n - 1) / 2, _BY_HEAD
-    if target != first and re.search(r"weight|softmax|权重|概率", head[target], re.I):
-        scores = np.exp(numbers[first][0] - numbers[first][0].max())
+    if re.search(r"weight|softmax|权重|概率", name, re.I):
+        scores = np.exp(n - n.max())
         yield scores / scores.sum(), _BY_HEAD
-    others = [column for column in numbers if column != target]
-    with np.errstate(all="ignore"):
-        for column in others:
-            x = numbers[column][0]
-            if (x[0] == 0 and (x[1:] > 0).all() and claimed[0] == 0) and len(x) > _LEAST:
-                factor = float(np.median(claimed[1:] / x[1:]))
-                yield factor * x, _BY_HEAD if _DISTANCE.search(head[column]) else 0
-            if len({*x.tolist()}) < len(x) or (x <= 0).any():
-                continue
-            for power in _POWERS:
-                factor = _nice(float(np.median(claimed / x**power)))
-                if factor:
-                    of_size = _SIZE.search(head[target]) and _DRIVER.search(
-                        plain(head[column]).strip()
-                    )
-                    sure = power in (1.0, 2.0) and (len(x) > _LEAST or "iB" in head[target])
-                    long = _BY_DIGITS * (power in (1.0, 2.0) and _long(claimed))
-                    yield factor * x**power, _BY_HEAD if sure and of_size else long
-        for three in combinations(others, 3):
-            right = np.prod([numbers[column][0] for column in three], axis=0)
-            factor = _nice(float(np.median(claimed / right)))
-            if factor and np.isfinite(right).all():
-                yield factor * right, _BY_DIGITS * _long(claimed)
-        for a, b in combinations(others, 2):
-            for first, second in permutations((a, b)):
-                x, y = numbers[first][0], numbers[second][0]
-                for right in (x * y, x / y):
-                    factor = _nice(float(np.median(claimed / right)))
-                    if factor and np.isfinite(right).all():
-                        yield factor * right, _BY_DIGITS * (factor == 1 and _long(claimed))
+
+
+def _of_one(head: list[str], numbers: Numbers, column: int, target: int) -> Laws:
+    """The shares of another column, or so many times one of its powers."""
+    x, claimed = numbers[column][0], numbers[target][0]
+    if (x > 0).all():
+        yield x / x.sum(), _BY_DIGITS * _long(claimed)
+    if (x[0] == 0 and (x[1:] > 0).all() and claimed[0] == 0) and len(x) > _LEAST:
+        factor = float(np.median(claimed[1:] / x[1:]))
+        yield factor * x, _BY_HEAD if _DISTANCE.search(head[column]) else 0
+    if len({*x.tolist()}) < len(x) or (x <= 0).any():
+        return
+    of_size = _SIZE.search(head[target]) and _DRIVER.search(plain(head[column]).strip())
+    for power in _POWERS:
+        if factor := _factor(claimed / x**power):
+            plainly = power in (1.0, 2.0)
+            sure = of_size and plainly and (len(x) > _LEAST or "iB" in head[target])
+            yield factor * x**power, _BY_HEAD if sure else _BY_DIGITS * (plainly and _long(claimed))
+
+
+def _of_several(head: list[str], numbers: Numbers, target: int) -> Laws:
+    """Sums, products and quotients of other columns."""
+    claimed = numbers[target][0]
+    others = [numbers[column][0] for column in numbers if column != target]
+    if len(others) > 1 and _TOTAL.search(head[target]):
+        yield np.sum(others, axis=0), _BY_HEAD
+    made = [np.prod(three, axis=0) for three in combinations(others, 3)]
+    for x, y in permutations(others, 2):
+        made += [x * y, x / y]
+    for right in made:
+        factor = _nice(float(np.median(claimed / right)))
+        if factor and np.isfinite(right).all():
+            yield factor * right, _BY_DIGITS * (factor == 1 and _long(claimed))
 
 
 def _long(numbers: Floats) -> bool:
     """Whether the numbers have digits enough not to agree by chance."""
     return all(len(f"{number:.6g}".replace(".", "").strip("0")) >= 3 for number in numbers.tolist())
+
+
+def _factor(ratios: Floats) -> float:
+    """What most rows multiply with; any number where there are rows enough to be sure of it."""
+    median = float(np.median(ratios))
+    return _nice(median) or (median if len(ratios) > _LEAST + 1 and np.isfinite(median) else 0.0)
 
 
 def _nice(factor: float) -> float:
@@ -196,16 +222,22 @@ def _digits(said: str, claimed: float, right: float) -> bool:
     """The right digits in another order."""
     number = re.sub(r"[^\d.]", "", said)
     length = len(number.partition(".")[2])
-    by = _UNIT.get(said.strip()[-3:], 1.0)
     return sorted(re.sub(r"\D", "", number).lstrip("0")) == sorted(
-        re.sub(r"\D", "", f"{right / by:.{length}f}").lstrip("0")
+        re.sub(r"\D", "", f"{right:.{length}f}").lstrip("0")
     )
 
 
-_UNIT = {"KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3}
+_FACTORS = (2.0, 4.0, 8.0, 10.0, 3.0)
+"""What a slip makes too much or too little."""
 
 
-def _slip(said: str, claimed: float, right: float) -> bool:
-    if len(re.sub(r"\D", "", said).strip("0")) < 3:
-        return False
-    return _digits(said, claimed, right) or 0.9 < claimed / (right or np.inf) < 1.1
+def _slip(said: str, claimed: float, right: float, sure: int, agree: int) -> bool:
+    """Whether ``claimed`` is what a slip makes of ``right``: digits in another order, or one more."""
+    if sure == _BY_HEAD or _digits(said, claimed, right):
+        return sure == _BY_HEAD or bool(sure) or len(re.sub(r"\D", "", said).strip("0")) > 2
+    ratio = claimed / (right or np.inf)
+    if agree > _LEAST and any(
+        abs(ratio / by - 1) < 0.02 or abs(ratio * by - 1) < 0.02 for by in _FACTORS
+    ):
+        return True
+    return len(re.sub(r"\D", "", said).strip("0")) > 2 and 0.9 < ratio < 1.1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +19,20 @@ from regard.explanation.sheet import Floats
 
 MOST = 400
 """Numbers of a matrix that a reader follows."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A matrix that comes of the note's numbers, and what it is."""
+
+    kind: str
+    """"query", "key", "value", "score", "scaled", "exp", "shifted", "weight", "output" …"""
+    table: Floats
+    source: str = ""
+    """What it is made from."""
+    masked: bool = False
+    rows: bool = True
+    """Whether its rows are those of the note's words."""
 
 
 def matrices(names: Names) -> dict[str, Floats]:
@@ -38,27 +53,35 @@ def matrices(names: Names) -> dict[str, Floats]:
         vector = names.values.get(letter)
         if vector is not None and vector.ndim == 1:
             found.setdefault(letter.upper(), vector[None, :])
+    spoken = [names.values[word] for word in names.tokens if word in names.values]
+    if len(spoken) > 1 and all(a.ndim == 1 and a.shape == spoken[0].shape for a in spoken):
+        found.setdefault("X", np.stack(spoken))
     return found
 
 
-def triples(names: Names) -> Iterator[tuple[Floats, Floats, Floats | None]]:
-    """Queries, keys and values that the note may mean, the likeliest first."""
+def triples(names: Names) -> Iterator[tuple[str, Floats, Floats, Floats | None]]:
+    """Queries, keys and values that the note may mean, the likeliest first, and their source."""
     known = matrices(names)
     x = known.get("X")
     for letter in "QKV":
-        weight = known.get(f"W{letter.lower()}")
         if letter in known:
             continue
+        spelled = (f"W_{letter}", f"W{letter}", f"W_{letter.lower()}", f"W{letter.lower()}")
+        weight = next((known[name] for name in spelled if name in known), None)
         if (implied := names.find(letter)) is not None and implied.ndim == 2:
             known[letter] = implied
         elif x is not None and weight is not None and x.shape[1] == len(weight):
             known[letter] = x @ weight
-    q, k, v = (known.get(letter) for letter in "QKV")
-    if q is not None and k is not None and q.shape[1] == k.shape[1]:
-        yield q, k, v if v is not None and len(v) == len(k) else None
+    for head in dict.fromkeys(name[1:] for name in known if name[0] == "Q"):
+        q, k, v = (known.get(letter + head) for letter in "QKV")
+        if q is not None and k is not None and q.shape[1] == k.shape[1]:
+            yield f"QK{head}", q, k, v if v is not None and len(v) == len(k) else None
     for name, matrix in known.items():
-        if name not in ("Q", "K", "V") and not name.startswith("W"):
-            yield matrix, matrix, matrix
+        if name[0] not in "QKVW_":
+            yield name, matrix, matrix, matrix
+            if name == "X" and matrix.shape[1] in (4, 6, 8):
+                for half, part in enumerate(np.split(matrix, 2, axis=1)):
+                    yield f"X head {half}", part, part, part
 
 
 def candidates(names: Names) -> Iterator[Floats]:
@@ -75,38 +98,55 @@ def candidates(names: Names) -> Iterator[Floats]:
 
 def tables(names: Names) -> Iterator[Floats]:
     """The matrices that attention over the note's arrays makes, and some columns of sums."""
+    return (step.table for step in steps(names))
+
+
+def steps(names: Names) -> Iterator[Step]:
+    """What attention over the note's arrays makes, step by step."""
     known = matrices(names)
-    for q, k, v in triples(names):
+    for source, q, k, v in triples(names):
         if q is not k:
-            yield from (q, k, *([] if v is None else [v]))
+            yield Step("query", q, source)
+            yield Step("key", k, source)
+            if v is not None:
+                yield Step("value", v, source)
         if max(*q.shape, *k.shape) <= 64 and len(k) <= 12:
             dots = q @ k.T
-            yield from (dots, dots.sum(1)[None, :], *([] if v is None else [dots @ v]))
+            yield Step("score", dots, source)
+            yield Step("sum", dots.sum(1)[None, :], source, rows=False)
+            if v is not None:
+                yield Step("output", dots @ v, f"{source} raw")
             for scores in (dots, dots / q.shape[1] ** 0.5):
-                yield from _mixed(scores, v)
+                yield from mixed(scores, v, source if scores is not dots else f"{source} plain")
     values = known.get("V")
     for name, matrix in known.items():
         if name in _SCORES and len(matrix) <= 12:
-            yield from _mixed(
-                matrix, values if values is not None and len(values) == matrix.shape[1] else None
-            )
+            fits = values is not None and len(values) == matrix.shape[1]
+            yield from mixed(matrix, values if fits else None, name)
         elif (
             values is not None
             and len(values) == matrix.shape[1]
             and np.allclose(matrix.sum(1), 1, atol=0.02)
         ):
-            yield matrix @ values
+            yield Step("output", matrix @ values, name)
 
 
 _SCORES = ("S", "scores", "E", "logits")
 
 
-def _mixed(scores: Floats, v: Floats | None) -> Iterator[Floats]:
+def mixed(scores: Floats, v: Floats | None, source: str, *, rows: bool = True) -> Iterator[Step]:
+    """What comes of scores: their exponentials, weights and weighted sums, masked or not."""
     later = np.triu(np.ones(scores.shape), k=1 + scores.shape[1] - scores.shape[0]) > 0
-    yield from (scores, np.exp(scores), np.exp(scores - scores.max(1, keepdims=True)))
-    for seen in (scores, np.where(later, -np.inf, scores)):
+    yield Step("scaled", scores, source, rows=rows)
+    yield Step("exp", np.exp(scores), source, rows=rows)
+    shifted = scores - scores.max(1, keepdims=True)
+    yield Step("shifted", shifted, source, rows=rows)
+    yield Step("exp", np.exp(shifted), source, rows=rows)
+    for masked in (False, True):
         with np.errstate(all="ignore"):
-            weights = np.asarray(formula.normalise(seen)[0])
-        yield weights
+            weights = np.asarray(
+                formula.normalise(np.where(later, -np.inf, scores) if masked else scores)[0]
+            )
+        yield Step("weight", weights, source, masked, rows)
         if v is not None:
-            yield weights @ v
+            yield Step("output", weights @ v, source, masked, rows)

@@ -113,6 +113,8 @@ class Evaluator:
         self.steps = 0
         self.torch = False
         self.out: list[Made] = []
+        self.learned: list[Value] = []
+        """What is a parameter."""
 
     def called(self, node: ast.Call, env: dict[str, Value]) -> Value:
         """What a call gives."""
@@ -308,7 +310,7 @@ class Evaluator:
         if isinstance(held, Instance):
             return held.held[name]
         if isinstance(held, Layer):
-            return (held.weights or {})[name]
+            return held.held[name] if name in held.held else held.weights[name]
         if name in ("T", "mT") and (name == "T" or len(arrays.shape_of(held)) > 1):
             dims = len(arrays.shape_of(held))
             return (

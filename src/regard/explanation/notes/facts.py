@@ -107,13 +107,6 @@ FACTS = (
         r"in shape|in size",
     ),
     Fact(
-        "note.cross", "Q: decoder; K, V: encoder", (_CROSS,),
-        r"(?:quer(?:y|ies)|\bQ\b)(?:(?!from|decoder)[^.,。]){0,24}(?:from|by) (?:the )?encoder"
-        r"|(?:keys?|values?|\bK|\bV)(?:(?!from|encoder)[^.,。]){0,30}(?:from|by) (?:the )?decoder"
-        r"|keys? and (?:the )?values? from the decoder"
-        r"|(?:查询|Q)(?:(?!解码)[^。，,]){0,8}(?:来自|出自|由|取自)\s*编码器|(?:键|值|K|V)(?:(?!编码)[^。，,]){0,10}(?:来自|出自|由|取自)\s*解码器",
-    ),
-    Fact(
         "note.cross-mask", "j = 1 … S", (_CROSS,),
         r"(?:needs?|uses?|appl\w+|requires?|has|with|需要|使用|要用|要加|加上?)[^.。]{0,16}(?:causal|因果)",
     ),
@@ -141,10 +134,6 @@ FACTS = (
         "note.parameters", "4d²", (r"attention|layer|注意力|层", r"parameters?\b|参数"),
         r"(?:grows?|increases?|depends?|scales?|proportional)[^.。]{0,24}(?:sequence|length|number of tokens|context|\bn\b)|(?:序列|长度|词数)[^。]{0,10}(?:增长|增加|成正比|有关|越[长大多])",
         r"position|embedding|位置|嵌入",
-    ),
-    Fact(
-        "note.concat", "[O₁ … Oₕ] W_O", (r"\bheads?\b|头", r"output|result|输出|结果"),
-        r"\b(?:averaged|summed|added (?:together|up))\b|(?:are|is) (?:then )?added\b|(?:average|sum|mean) of (?:the |all |its |outputs? of )*heads?|取平均|求平均|的平均|相加|求和", r"weights|权重|gradient|梯度|W_O\[|Σ|加权|weighted|原输入|残差|residual|[Vv]alue|值向量",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
@@ -195,9 +184,6 @@ FACTS = (
         r"softmax\s*\(\s*Q\s*\*?\s*K\^T\s*\)\s*\*?\s*V?\s*\)*\s*/\s*\(*\s*sqrt",
     ),
     Fact(
-        "note.embedding", "x · √d_model", (r"embedding|嵌入",), r"divid\w+ by sqrt\(d|除以\s*sqrt\(d",
-    ),
-    Fact(
         "note.mask-zero", "−∞", (_MASK, r"scores?|logits?|position|instead of|before|softmax|entr(?:y|ies)|分数|得分|之前|位置|-inf"),
         r"(?:set|sett|fill|replac|becom|assign|chang)\w*[^.。]{0,24}(?:to|with|by|\be) (?:0|zeros?)\b(?!\.\d)|(?:are|is) (?:0|zero)\b(?!\.\d)"
         r"|(?:设为|设成|置为|置成|变成|变为|填成|填充为|填|赋值为|改为|乘以)\s*0(?![.\d])",
@@ -228,31 +214,8 @@ FACTS = (
         r"initializ|checkpoint|shard|partition|切分|并行|batch ?norm|批归一化|each|every|token's|independent|per[- ]token|\bone token|\ba token|每个|单个",
     ),
     Fact(
-        "note.pe-added", "X + P", (r"position(?:al)? (?:encoding|embedding)s?|sinusoid|位置编码",), r"concatenated|拼接(?:到|在|上|起来)",
-        r"could|would|alternative|some|instead|to form|hal(?:f|ves)|也可|可以|heads|头",
-    ),
-    Fact(
-        "note.pe-fixed", "sin, cos", (r"sinusoid|\bsine|正弦",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b|可学习|学(?:出|到)来?的|(?:学习|训练)(?:得|出|到的|而来)|(?:一起|一同|共同|参与|需要?)(?:学习|训练)",
-        r"\bor\b|instead|rather|versus|\bvs\b|similar|nearly|both|不是|比|与|或|也",
-    ),
-    Fact(
-        "note.rotary-values", "Q, K", (_ROTARY,), r"(?:appl|rotat|turn)\w*[^.。]{0,40}(?:(?:and|the) values?\b|\bV\b)|values? (?:is|are|get)s? (?:also )?rotat|(?:作用|旋转|应用)[^。]{0,14}(?:V\b|值)|(?:V\s*|值)[^。，]{0,6}旋转",
-        r"pairs? of values|values of",
-    ),
-    Fact(
-        "note.rotary-added", "Q, K", (_ROTARY,), r"\badd(?:ed|s)? (?:\w+ ){0,3}to (?:the |each |every |its )?(?:\w+ )?(?:embedding|input|token|word|vector)|加(?:到|在)[^。]{0,8}(?:嵌入|输入|词向量)",
-    ),
-    Fact(
-        "note.rotary-fixed", "θ = i / 10000^(2m/d)", (_ROTARY,), r"\blearn(?:ed|able)\b|trainable|可学习|学(?:出|到)来?的|(?:学习|训练)(?:得|出|到的|而来)|(?:一起|一同|共同|参与|需要?)(?:学习|训练)", r"instead|learned (?:absolute|position)",
-    ),
-    Fact(
         "note.rotary-length", "|R x| = |x|", (_ROTARY,), r"chang\w+ (?:the )?(?:length|norm|magnitude)|改变[^。]{0,6}(?:长度|模长|范数)",
     ),
-    Fact("note.alibi-fixed", "2^(−8h/H)", (r"alibi",), r"\blearn(?:ed|t|able)\b|\btrain(?:ed|able)\b(?! (?:on|with) (?:short|\d))|可学习|学(?:出|到)来?的|(?:学习|训练)(?:得|出|到的|而来)|(?:一起|一同|共同|参与|需要?)(?:学习|训练)"),
-    Fact(
-        "note.alibi-scores", "S + B", (r"alibi",), r"added to (?:the )?(?:\w+ )?(?:embedding|input|token)|加(?:到|在)[^。]{0,6}(?:嵌入|输入|词向量)",
-    ),
-    Fact("note.flash-exact", "softmax(QKᵀ/√d) V", (_FLASH,), r"approximat\w*|近似|lossy|有损"),
     Fact(
         "note.flash-cost", "O(n²d)", (_FLASH, r"FLOP|operations|compute|computation|\btime|计算|时间|运算"),
         r"O\(n\)|\blinear(?:ly)?\b|线性", r"memory|显存|内存",
@@ -267,27 +230,18 @@ FACTS = (
         r"attention|注意力",
     ),
     Fact(
-        "note.rnn", "n", (_RNN,), r"in parallel|parallel(?:iz|is)e|并行",
-        r"limit|hinder|Transformer|attention|限制|受限|相对|优势|难以|注意力|GPU|gates?\b|batch|矩阵|合并|批|门|状态|方向",
-    ),
-    Fact(
         "note.positive", "a_ij ≥ 0", (r"softmax|attention|注意力",),
         r"(?:weights?|softmax)\b[^.,。，]{0,30}\bnegative\b(?! (?:number|inf|log|class|sampl))|(?:权重|softmax)[^。，]{0,10}(?:是|为|有)负(?!对数|样本)",
         r"\bloss|likelihood|gradient|损失|似然|梯度",
     ),
     Fact(
-        "note.cache", "K, V", (r"KV[- ]?cache|KV ?缓存|键值缓存",), r"(?:stor|hold|cach|keep|sav)(?:es|s)\b[^.。]{0,30}(?:(?<!grouped-)(?<!multi-)quer(?:y|ies)|\bQ\b)|(?:存储?|保存)[^。]{0,14}(?:查询|Q)",
-    ),
-    Fact("note.both-ways", "j = 1 … n", (r"\bBERT\b",), r"causal|left-to-right|autoregressive|因果|自回归|单向", r"GPT|(?:like|as in|similar to|unlike) BERT|(?:[和与跟像]|不同于|类似于?)\s*BERT|类似"),
-    Fact(
         "note.deviation", "√d", (r"standard deviation|标准差|\bstd\b", r"dot|product|scores?|点积|内积|分数"),
         r"(?:proportional to|linear(?:ly)? (?:in|with)|grows? (?:as|like|with)) (?:the )?(?:dimension|width|d\b|d_k)|与\s*(?:维度|维数|宽度|d_?k?)\s*成正比|随\s*(?:维度|维数|宽度|d_?k?)\s*线性",
         r"root|sqrt|平方根|根号|variance|方差",
     ),
-    Fact("note.one-way", "j ≤ i", (r"\bGPT(?:-\d)?\b",), r"bidirectional|both directions|双向", r"BERT"),
     Fact("note.softmax-linear", "exp", (r"softmax",), r"softmax (?:itself |function )?is (?:a )?linear|softmax\s*(?:本身|函数)?是(?:一个)?线性", r"before|until|to the"),
     Fact(
         "note.deviation", "σ = √d", (r"sqrt\(d|sqrt\(\s*d",),
-        r"sqrt\(d\w*\)[^.。,，]{0,30}?(?:\bis|=|是|即|就是|为) ?(?:the |its |their |点积的|分数的)*(?:variance|方差)",
+        r"sqrt\(d\w*\)[^.。,，]{0,30}?(?:\bis|=|是|即|就是|为) ?(?:the |its |their |点积的|分数的)*(?:variance|方差)", r"because|since|因为",
     ),
 )  # fmt: skip

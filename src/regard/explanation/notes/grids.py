@@ -27,6 +27,8 @@ class Grid:
 
 def grids(first: int, text: str) -> list[Grid]:
     """The matrices of a block whose first line is line ``first``; none where it holds other lines."""
+    if len(re.findall(r"=\s*\[\[", text.strip().split("\n")[0])) > 1:  # side by side
+        text = text.replace("[[", " [").replace("]]", "] ").replace("],", "] ")
     done: list[Grid] = []
     open_: list[Grid] = []
     for offset, line in enumerate(text.split("\n")):

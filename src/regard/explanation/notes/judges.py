@@ -8,7 +8,7 @@ where the sentence says nothing after all.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -20,11 +20,6 @@ from regard.explanation.numbers import written
 Found = tuple[bool, str, dict[str, str]]
 Judge = Callable[[re.Match[str], str, Names], Found | None]
 
-OTHERS = re.compile(
-    r"RNN|recurren|conv|CNN|linear attention|flash|window|sparse|local|KV|cache|循环|卷积|线性注意力|稀疏|窗口|缓存|per token|每个词元|parallel|sequential|path|路径|顺序|串行|project|投影|feed-?forward|FFN|前馈",
-    re.I,
-)
-"""What else a cost may be of."""
 WORDS = {
     "doubl": 2, "twice": 2, "two": 2, "tripl": 3, "three": 3, "quadrupl": 4, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
     "nine": 9, "ten": 10, "twelve": 12, "sixteen": 16, "halv": 0.5, "half": 0.5,
@@ -192,25 +187,6 @@ def _coefficients(solved: re.Match[str]) -> float:
     return float(line) / float(square or 1)
 
 
-def order(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """O(…) of self-attention: in time n²d, in memory n²; projections nd²."""
-    if NOT.search(text) or OTHERS.search(text):
-        return None
-    inside = re.sub(r"[\s*·]", "", match["inside"]).lower().replace("_model", "")
-    inside = re.sub(r"(?<![a-z])[lts](?![a-z])", "n", inside.replace("s^2", "n^2"))
-    memory = bool(
-        re.search(r"memory|space|storage|内存|显存|空间|weights matrix|matrix|矩阵", text, re.I)
-    )
-    good = {"n^2", "n^2d", "dn^2", "n^2d+nd^2", "nd^2+n^2d", "n^2d_k", "n^2*d"} | (
-        {"n^2h", "hn^2", "n^2+nd"} if memory else set()
-    )
-    if inside in good:
-        return True, "note.right", {}
-    if inside in {"n", "nd", "nlogn", "n^3", "dn", "nd^2", "n^2d^2", "d^2"}:
-        return False, "note.order", {"right": "O(n²)" if memory else "O(n²d)"}
-    return None
-
-
 def score_shape(match: re.Match[str], text: str, names: Names) -> Found | None:
     """The weights of n tokens are n × n; of t queries over s keys they are t × s."""
     found = re.finditer(
@@ -274,36 +250,6 @@ def _number(exact: float, text: str) -> Found:
     return right, "note.wrong", {} if right else {"right": written(exact, min(digits + 1, 6))}
 
 
-def temperature(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """What a temperature does, tried: softmax of s / τ at a larger and at a smaller τ."""
-    up = re.search(
-        r"\b(?:higher|larger|greater|big\w*|rais\w+|increas\w+|high|large)\b|(?:turn|crank)\w* up|越高|升高|越大|提高|增大|高温",
-        text,
-        re.I,
-    )
-    down = re.search(
-        r"\b(?:lower\w*|smaller|decreas\w+|reduc\w+|low|small)\b|越低|降低|越小|减小|低温",
-        text,
-        re.I,
-    )
-    sharp = re.search(
-        r"sharp|peak|concentrat|confident|one-hot|argmax|spik|尖|集中|确定|自信", text, re.I
-    )
-    flat = re.search(
-        r"flat|uniform|smooth|soft(?!max)|even\b|diffuse|平缓|均匀|平滑|平坦|分散", text, re.I
-    )
-    if bool(up) == bool(down) or bool(sharp) == bool(flat) or NOT.search(text):
-        return None
-    scores = np.array([[2.0, 1.0, 0.1]])
-    most = [float(formula.normalise(scores / tau)[0].max()) for tau in (1.0, 2.0 if up else 0.5)]
-    right = (most[1] > most[0]) == bool(sharp)
-    return (
-        right,
-        "note.temperature" if up else "note.cold",
-        {} if right else {"right": "τ → ∞: 1/n" if up else "τ → 0: 1"},
-    )
-
-
 def only_softmax(match: re.Match[str], text: str, names: Names) -> Found | None:
     """Softmax as the only non-linearity: X Xᵀ X is cubic before it."""
     if re.search(r"not the only|isn't the only|不是唯一|并非唯一|不止|不只", text, re.I):
@@ -353,9 +299,23 @@ def letters(match: re.Match[str], text: str, names: Names) -> Found | None:
     return right, "note.wrong", {} if right else {"right": f"{match['a']} × {match['a']}"}
 
 
-def path(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """Any two positions are one layer apart."""
-    if NOT.search(text) or re.search(r"RNN|recurren|conv|循环|卷积", text, re.I):
-        return None
-    right = (match["inside"] or match["inside2"]).strip() == "1"
-    return right, "note.wrong", {} if right else {"right": "O(1)"}
+_AT = re.compile(r"\bp(?:_?i)?\s*=\s*(?P<p>0?\.\d+)")
+_DECIMAL = re.compile(r"(?<![\w.])0?\.\d+(?![\w.]*\s*\*)")
+
+
+def slope(text: str, names: Names) -> Iterator[Found]:
+    """The derivative of softmax, p(1 − p), at the p that a part of a sentence names."""
+    told = re.compile(r"p(?:_?i)?\s*\*?\s*\(\s*1\s*-\s*p(?:_?i)?\s*\)")
+    if not told.search(" ".join([*names.recent, text])) or NOT.search(text):
+        return
+    for part in re.split(r"[。;；]|[,，](?=[^,，]*\bp(?:_?i)?\s*=)(?![^,，]*$)", text):
+        at, others = [*_AT.finditer(part)], _DECIMAL.findall(_AT.sub(" ", part))
+        if (
+            len(at) != 1
+            or len(others) != 1
+            or not re.search(r"deriv|slope|gradient|p\)|导数|梯度", part)
+        ):
+            continue
+        p, said = float(at[0]["p"]), float(others[0])
+        if said != 1 - p or p == 0.5:
+            yield _number(p * (1 - p), others[0])

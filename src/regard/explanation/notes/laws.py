@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from regard.core import formula
-from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.amounts import amounts
 from regard.explanation.notes.claim import Verdict
-from regard.explanation.notes.derived import tables as derived
+from regard.explanation.notes.columns import Number, number_of
 from regard.explanation.notes.equations import close, shown
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.parsing import literal, parsed
@@ -30,42 +29,46 @@ def totals(rows: list[tuple[int, list[str]]], sure: set[int]) -> list[Verdict]:
         if not _TOTAL.match(cells[0]) or last < 2:
             continue
         start = next((i + 1 for i in range(last - 1, -1, -1) if _TOTAL.match(rows[i][1][0])), 0)
+        above = [row for row in rows[start:last] if re.search(r"\w", row[1][0])]
         for column in range(1, len(cells)):
-            above = [
-                literal(parsed(plain(row[column].strip("* "))) or ("name", ""))
-                if column < len(row)
-                else None
-                for _, row in rows[start:last]
-                if re.search(r"\w", row[0])
-            ]
-            told = literal(parsed(plain(cells[column].strip("* "))) or ("name", ""))
-            if (
-                told is None
-                or told[0].ndim
-                or len(above) < 2
-                or any(each is None or each[0].ndim for each in above)
-            ):
+            parts = [_result(row[column]) if column < len(row) else None for _, row in above]
+            told, known = _result(cells[column]), [part for part in parts if part]
+            if told is None or len(known) < 2 or len(known) < len(parts):
                 continue
-            right = sum(float(each[0]) for each in above if each)
-            small = [float(each[1]) for each in above if each and each[1] < 1]
-            unit = np.asarray(max(float(told[1]), *small, 0.0))
             said = f"{cells[0]}: {cells[column]}"
-            if abs(right - float(told[0])) <= unit * (unit < 1) * len(above) + 1e-9:
+            values = [float(part[0]) for part in known]
+            unit = max(
+                float(told[1]), *(float(part[1]) for part in known if part[1] < told[2]), 0.0
+            )
+            slack = unit * (unit < told[2]) * len(values) + 1e-9
+            if abs(sum(values) - float(told[0])) <= slack:
                 found.append(Verdict(line, said, "right", "note.right"))
-            elif all(
-                each is not None and line_ in sure
-                for each, (line_, _) in zip(above, rows[start:last], strict=False)
-            ):
-                found.append(
-                    Verdict(
-                        line,
-                        said,
-                        "wrong",
-                        "note.wrong",
-                        {"right": f"{right:,.0f}" if unit >= 1 else shown(np.asarray(right), unit)},
-                    )
+            elif _certain(float(told[0]), values, slack, all(row[0] in sure for row in above)):
+                right = sum(values) / told[2]
+                shown_right = (
+                    f"{right:,.0f}"
+                    if unit >= told[2]
+                    else shown(np.asarray(right), np.asarray(unit / told[2]))
                 )
+                found.append(Verdict(line, said, "wrong", "note.wrong", {"right": shown_right}))
     return found
+
+
+def _result(cell: str) -> Number | None:
+    """What a cell comes to: "2 × 3 = 6"."""
+    return number_of(re.split(r"=|≈", cell.strip("* "))[-1].strip("$ "))
+
+
+def _certain(told: float, parts: list[float], slack: float, sure: bool) -> bool:
+    """Whether a total is wrong, and no part: it is no sum of some of them, and has a sum's digits."""
+    if len(parts) > 12 or any(
+        abs(sum(some) - told) <= slack
+        for size in range(1, len(parts))
+        for some in combinations(parts, size)
+    ):
+        return False
+    digits = f"{sum(parts):.0f}"
+    return sure or (len(digits) > 3 and sorted(f"{told:.0f}") == sorted(digits))
 
 
 def _most(rows: list[tuple[int, str, tuple[Floats, Floats], Floats]]) -> list[Verdict]:
@@ -143,36 +146,6 @@ def by_times(head: list[str], rows: list[tuple[int, list[str]]]) -> list[Verdict
                         )
                     )
     return found if sum(verdict.status == "right" for verdict in found) > 0 else []
-
-
-def by_matrix(rows: list[tuple[int, list[str]]], names: Names) -> list[Verdict]:
-    """Rows of vectors, or of numbers, that are those of a matrix which the note's arrays make."""
-    found: list[Verdict] = []
-    for columns in [*([i] for i in range(1, len(rows[0][1]) if rows else 0)), None]:
-        told = [literal(parsed(plain(_cells(cells, columns))) or ("name", "")) for _, cells in rows]
-        if len(told) < 2 or any(each is None or each[0].ndim != 1 for each in told):
-            continue
-        if len({each[0].shape for each in told if each}) != 1:
-            continue
-        claimed, units = (np.stack([each[i] for each in told if each]) for i in (0, 1))
-        units = np.minimum(units, units.min() if (units < 1).any() else 1.0)
-        best, row_of = 0, None
-        for table in derived(names):
-            if table.shape == claimed.shape:
-                same = np.abs(table - claimed) <= 2.0 * units * (units < 1) + 1e-9
-                if same.sum() > best:
-                    best, row_of, agree = int(same.sum()), table, same
-        if row_of is None or 3 * best < 2 * claimed.size or len(rows) - agree.all(1).sum() > 1:
-            continue
-        for (line, cells), right, same, unit in zip(rows, row_of, agree, units, strict=True):
-            said = _cells(cells, columns)
-            if same.all():
-                found.append(Verdict(line, said, "right", "note.right"))
-            else:
-                found.append(
-                    Verdict(line, said, "wrong", "note.wrong", {"right": shown(right, unit)})
-                )
-    return found
 
 
 def _cells(cells: list[str], columns: list[int] | None) -> str:

@@ -18,28 +18,6 @@ Shape = tuple[str, ...]
 _AXES = r"\w[\w/ ]*(?:\s*(?:,|×|x|\*)\s*\w[\w/ ]*)+"
 _SHAPE = rf"[(\[]\s*{_AXES}\s*[)\]]"
 _BY = r"\b\w+(?:\s*\*\s*\w+)+\b(?!\s*[=*/+^(])"
-_IS = r"\s*(?:来自\w{2,3}器|from the \w+coder|is|are|has|have|of|the|a|an|with|shape|size|dimensions?|lies|lives|again|in|:|=|为|是|的?(?:形状|大小)[为是]?|,|\s)*"
-_REAL = r"\s*(?:lies|lives|is|are|again|\s)*(?:in|∈)\s*(?:mathbb\{?R\}?|R|ℝ)\s*\^\s*\(?\s*"
-_NAME = r"(?:Q\s*K\^T|K\^T|[A-Za-z]*Attention\([^)]*\)|(?<![\w^])[QKVqkv](?![\w^])|(?:the )?(?:quer(?:y|ies)|keys?|values?)|scores?|(?:attention )?weights?|results?|outputs?|分数|注意力(?:权重|矩阵)|权重|输出|结果|查询|键|值)"
-_TOLD = re.compile(
-    rf"(?P<name>{_NAME}(?:(?:\s*(?:,|and|、|和|与)\s*)+{_NAME})*)(?: ?(?:tensor|matrix|array|matrices|矩阵|张量))?(?:{_IS}(?P<shape>{_SHAPE}|{_BY})|{_REAL}(?P<real>\w+(?:\s*\*\s*\w+)+))"
-)
-_SPLIT = r"\bview\b|split|reshape|transpose\(|多头|分头|拆"
-"""What is done to queries, keys and values alike."""
-_ITEM = re.compile(
-    rf"\s*(?P<label>[A-Za-z一-鿿][^():：]{{2,60}}?)\s*[:：]\s*(?P<shape>{_SHAPE})[\s.。;；]*"
-)
-ROLES = (
-    ("transposed", r"^(?!.*Q).*(?:K\s*\^T|K 的?转置|transposed keys?|keys?,? transposed)"),
-    ("mixed", r"(?:times|\*|@) ?V\b|乘以? ?V|weighted|加权"),
-    (
-        "scores",
-        r"Q\s*K|\bscor|logit|(?<!of )weights?\b|softmax|attention (?:matri|map)|分数|得分|权重|注意力矩阵",
-    ),
-    ("merged", r"concat|merge|joined|合并|拼接|拼起来|out(?:put)? proj|输出投影|W_O"),
-    ("mixed", r"output|result|输出|结果|Attention\("),
-)
-"""What a name of an array says of it, the narrowest first."""
 
 
 def split_shape(text: str) -> Shape:
@@ -83,19 +61,6 @@ def _number(text: str, names: Names) -> int:
     return int(found) if found.ndim == 0 and found == int(found) else 0
 
 
-def check_told_shapes(line: int, sentence: str, names: Names) -> list[Verdict]:
-    """A verdict for each shape that is told of scores and outputs, where those of Q, K and V were."""
-    text = re.sub(r"\s*\(T\)|\^\s*top\b|\^\s*T\b", "^T", plain(re.sub(r"[`$]", "", sentence)))
-    text = re.sub(r"\\?mathbb\s*\{?\s*R\s*\}?", "R", text).replace("\\", " ")
-    found: list[Verdict] = []
-    if item := _ITEM.fullmatch(text):
-        return placed(line, text.strip(), item["label"], split_shape(item["shape"][1:-1]), names)
-    for match in _TOLD.finditer(text):
-        shape = split_shape((match["shape"] or match["real"]).strip("()[]"))
-        found += placed(line, match[0].strip(), match["name"], shape, names)
-    return found
-
-
 def check_shape_instances(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A shape in letters, and the same in numbers once the letters are told."""
     text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", "")
@@ -129,48 +94,6 @@ def check_shape_instances(line: int, sentence: str, names: Names) -> list[Verdic
 def _likely(letters: Shape, layouts: Sequence[Shape]) -> bool:
     """Whether no other shape of as many axes was told."""
     return sum(len(each) == len(letters) for each in layouts) == 1
-
-
-def placed(line: int, said: str, label: str, claimed: Shape, names: Names) -> list[Verdict]:
-    """A verdict on the shape of what ``label`` names; that of queries, keys and values is kept."""
-    role = next((role for role, words in ROLES if re.search(words, label, re.I)), "")
-    if not role:
-        for letter, words in (
-            ("q", r"\bQ\b|quer|查询"),
-            ("k", r"\bK\b|key|键"),
-            ("v", r"\bV\b|value|值"),
-        ):
-            if re.search(rf"{words}|{_SPLIT}", label, re.I):
-                names.shapes[f"{letter} told"] = claimed
-        return []
-    if (
-        role == "transposed"
-        and len(claimed) > 2
-        and len(names.shapes.get("k told", ())) != len(claimed)
-    ):
-        names.shapes["k told"] = (*claimed[:-2], claimed[-1], claimed[-2])
-    q, k, v = (names.shapes.get(f"{letter} told", ()) for letter in "qkv")
-    scores: Shape = ()
-    if len(q) == len(k) > 1 and q[:-2] == k[:-2] and q[-1] == k[-1]:
-        scores = (*q[:-1], k[-2])
-    mixed = (*scores[:-1], v[-1]) if scores and len(v) == len(q) else ()
-    merged: Shape = ()
-    if len(mixed) == 4 and mixed[1].isdigit() and mixed[3].isdigit():
-        merged = (mixed[0], mixed[2], str(int(mixed[1]) * int(mixed[3])))
-    right = {
-        "transposed": (*k[:-2], k[-1], k[-2]) if len(k) > 1 else (),
-        "scores": scores,
-        "merged": merged,
-    }.get(role, mixed)
-    if role == "mixed" and len(claimed) == len(merged):
-        right = merged
-    if not right or len(right) != len(claimed):
-        return []
-    letters = {each for each in claimed if not each.isdigit()}
-    if letters and letters <= {each for shape in (q, k, v) for each in shape} and right != claimed:
-        return [Verdict(line, said, "wrong", "note.wrong", {"right": " × ".join(right)})]
-    verdict = compared(line, said, claimed, right, names)
-    return [verdict] if verdict else []
 
 
 _PRODUCT = re.compile(r"\(\s*(\w+)\s*\*\s*(\w+)\s*\)\s*\*?\s*\(\s*(\w+)\s*\*\s*(\w+)\s*\)")
@@ -230,18 +153,6 @@ def check_shape_cells(
     ]
     letters = next((shape for shape in shapes if not all(each.isdigit() for each in shape)), None)
     numbers = next((shape for shape in shapes if all(each.isdigit() for each in shape)), None)
-    if (
-        not letters
-        and len(cells) > 1
-        and (told_here := re.fullmatch(rf"{_SHAPE}|{_BY}", plain(cells[1].strip("`$ "))))
-    ):
-        return placed(
-            line,
-            " | ".join(cells[:2]),
-            plain(cells[0]),
-            split_shape(told_here[0].strip("()[]")),
-            names,
-        )
     if not letters or not numbers or len(letters) != len(numbers):
         return []
     right = tuple(str(_number(each, local)) for each in letters)

@@ -67,6 +67,7 @@ def plain(text: str) -> str:
     text = text.translate(SUBSCRIPTS).translate(GREEK)
     text = re.sub(r"\b([xqkvoXQKVO])_(\d+)\b", r"\1\2", text)
     text = re.sub(r"\\([a-zA-Z]+)", r" \1", text)
+    text = re.sub(r"\b(sin|cos|tanh|exp|ln)(?=\d)", r"\1 ", text)
     text = re.sub(r"\b(?:np|numpy|torch|math|F|nn|functional|linalg)\.(?=\w)", "", text)
     text = re.sub(r"(\d)\s*([KMGT])iB\b", lambda m: f"{m[1]}*1024.0^{'KMGT'.index(m[2]) + 1}", text)
     text = re.sub(r"(\d)\s*(?:bytes\b|字节)", r"\1", text)

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regard.explanation.notes import growth, judges, variance
+from regard.explanation.notes import costs, growth, judges, models, moments, tendencies, variance
 from regard.explanation.notes.algebra import Names
+from regard.explanation.notes.beliefs import BELIEFS
 from regard.explanation.notes.claim import Status, Verdict
 from regard.explanation.notes.facts import DENIED, FACTS
 from regard.explanation.notes.judges import Judge
@@ -45,14 +46,26 @@ def check_sentence(line: int, text: str, names: Names, before: str = "") -> list
         "",
         text,
     ).strip()
-    simple = plain(said)
+    said = re.sub(r"[“”\"「」]", "", said)
+    simple = re.sub(r"\b(?:num|n)_(?=heads?\b)", "", plain(said))
     if ASKS.search(said):
         return []
     verdicts: list[Verdict] = []
     seen: set[tuple[bool, str]] = set()
     context = f"{plain(before or names.before)} {names.heading}, " if ITS.search(said) else ""
     names.before = said
-    for right, key, values in (*_by_fact(simple, context), *_by_rule(simple, names)):
+    named = [
+        *_by_fact(simple, context),
+        *models.check_models(simple),
+        *costs.check_costs(simple),
+        *moments.check_law(simple, names),
+        *variance.check_spread(simple, names),
+        *_by_rule(simple, names),
+        *judges.slope(simple, names),
+    ]
+    if all(found[0] for found in named):
+        named += _by_belief(simple, context)
+    for right, key, values in named:
         if (right, key) in seen and key != "note.wrong":
             continue
         if key == "note.growth" and any(one.status == "wrong" for one in verdicts):
@@ -80,6 +93,18 @@ def _by_fact(text: str, context: str) -> Iterator[judges.Found]:
         context += clause
 
 
+def _by_belief(text: str, context: str) -> Iterator[judges.Found]:
+    if DENIED.search(text):
+        return
+    for clause in CLAUSE.split(text):
+        for belief in BELIEFS:
+            yield from belief.judge(clause, context)
+        yield from tendencies.check_orders(clause, context)
+        yield from tendencies.check_signs(clause)
+        yield from tendencies.check_degree(clause)
+        context += clause
+
+
 def _by_rule(text: str, names: Names) -> Iterator[judges.Found]:
     for rule in RULES:
         for match in rule.pattern.finditer(text):
@@ -94,16 +119,6 @@ def _rule(pattern: str, judge: Judge) -> Rule:
 _NUMBER = r"(?P<number>-?\d+(?:\.\d+)?)"
 
 RULES: tuple[Rule, ...] = (
-    _rule(
-        r"\b(?:Var|D|V)\s*[\[(]\s*X\s*\*?\s*Y\s*[\])]\s*=\s*(?P<right>.+)",
-        variance.product_variance,
-    ),
-    _rule(
-        r"(?P<what>variance|standard deviation|std(?:dev)?|deviation|方差|标准差)"
-        r"(?:(?:(?!standard deviation|(?<!of )variance|标准差|(?<!项)方差)[^.。;；:：]){0,70}?(?:\bis|\bare|\bwas|\bbe|becomes?|stays?(?: at)?|\bat|equals?|[=:]|of about|为|是|等于|约为|变成|变为|只?剩|只有|降到|回到)\s*(?:about |roughly |around |约|大约)?"
-        r"|\s+(?:of\s+)?(?:about |roughly |around )?(?=sqrt|d_|d\b|\d))\s*(?P<amount>(?:sqrt|d|\d|one\b|unity\b)(?:(?! and )[^,，。;；、])*)",
-        variance.variance,
-    ),
     _rule(
         r"(?:before|prior to|until|up to) (?:the )?softmax[^.。]{0,70}\blinear\b"
         r"|\blinear\b[^.。]{0,40}(?:before|prior to|until|up to) (?:the )?softmax"
@@ -125,16 +140,8 @@ RULES: tuple[Rule, ...] = (
         r"without (?:the |a )?softmax[^.。]{0,60}\blinear\b|(?:去掉|没有|不用|除去)\s*softmax[^。]{0,30}线性",
         judges.unsoftened,
     ),
-    _rule(
-        r"(?:attention|注意力)[^.。]{0,40}(?:path length|路径长?度?)[^.。]{0,30}?O\s*\((?P<inside>[^()]*)\)|path length[^.。]{0,40}attention[^.。]{0,20}?O\s*\((?P<inside2>[^()]*)\)",
-        judges.path,
-    ),
-    _rule(
-        r"(?:attention|注意力|weights|权重)[^.。]{0,80}?O\s*\((?P<inside>[^()]*)\)", judges.order
-    ),
     _rule(judges.FACTOR.pattern + r"(?=.*(?:times|doubl|quadrupl|tripl|twice|倍))", judges.growth),
     _rule(growth.TIMES.pattern, growth.growing),
-    _rule(r"temperature|温度|[高低]温|\btau\b", judges.temperature),
     _rule(
         r"(?:GQA|MQA|grouped|multi-query|query heads|查询头)[^。]*?(?:(\d+)\s*(?:times|x)?\s*(?:smaller|less|fewer)|factor of (\d+)|(?<![\d/])1/(\d+)|(\d+)\s*(?:query heads|queries) (?:per|share|for each)|(?:shared by|serves?|used by)\s*(\d+)\s*(?:query heads|queries)|每\s*(\d+)\s*个查询头)",
         judges.shared,

@@ -7,10 +7,14 @@ import re
 from regard.explanation.notes.claim import Verdict
 
 _SIGN = r"\s*(?:×|x|,|\\times|\*)\s*"
-_SHAPE = rf"[(\[]\s*(\w+(?:{_SIGN}\w+)+)\s*[)\]]"
+_PAIR = r"\w+\s*(?:×|x|\\times|\*)\s*\w+"
+_BRACKETS = rf"[(\[]\s*(?:\w+(?:{_SIGN}\w+)+)\s*[)\]]"
+_NOUN = r"\s*(?:的?(?:矩阵|张量)|matrix|matrices|array)"
+_FACTOR = rf"({_BRACKETS}(?:{_NOUN})?|{_PAIR}{_NOUN})"
+_RESULT = rf"({_BRACKETS}|{_PAIR}(?![\w.,]|\s*(?:×|\\times|[*/^(=·+-])))"
 PRODUCT = re.compile(
-    _SHAPE + r"\s*(?:·|×|@|\*|\\cdot|\\times|times|by|and|乘以?|与|和)?\s*" + _SHAPE
-    + r"\s*(?:相乘)?\s*(?:=|→|->|\\to|is|gives|yields|makes|得到?|为|是|等于)\s*(?:an? )?" + _SHAPE
+    _FACTOR + r"\s*(?:·|×|@|\*|\\cdot|\\times|times|by|and|with|(?:相?乘)?以?|与|和)?\s*(?:an? )?" + _FACTOR
+    + r"\s*(?:相乘)?[,，]?\s*(?:=|→|->|\\to|is|gives|yields|makes|(?:可以|就|会)?得到?的?|(?:结果)?(?:为|是)|等于)\s*(?:an? |一个|again )?\s*" + _RESULT
 )  # fmt: skip
 
 
@@ -20,7 +24,7 @@ def check_shapes(line: int, text: str) -> tuple[list[Verdict], str]:
     for match in PRODUCT.finditer(text):
         if "." in match[0]:
             continue
-        a, b, c = (re.split(_SIGN, shape.strip()) for shape in match.groups())
+        a, b, c = (_axes(shape) for shape in match.groups())
         if not len(a) == len(b) == len(c):
             continue
         said = match[0].strip()
@@ -35,3 +39,7 @@ def check_shapes(line: int, text: str) -> tuple[list[Verdict], str]:
         else:
             found.append(Verdict(line, said, "wrong", "note.wrong", {"right": right}))
     return found, PRODUCT.sub(" ", text)
+
+
+def _axes(shape: str) -> list[str]:
+    return re.split(_SIGN, re.sub(rf"{_NOUN}|[()\[\]]", " ", shape).strip())

@@ -15,12 +15,12 @@ import numpy as np
 from regard.explanation.notes.algebra import Names, value
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.columns import check_columns
+from regard.explanation.notes.costs import check_cost_rows
 from regard.explanation.notes.cutting import pieces
 from regard.explanation.notes.derived import candidates
 from regard.explanation.notes.equations import differs, shown
 from regard.explanation.notes.laws import (
     by_label,
-    by_matrix,
     by_parts,
     by_times,
     totals,
@@ -32,16 +32,13 @@ from regard.explanation.notes.modelled import remember_columns
 from regard.explanation.notes.parsing import NotUnderstood, Number, literal, names_of, parsed
 from regard.explanation.notes.references import with_sizes
 from regard.explanation.notes.symbols import check_cells
+from regard.explanation.notes.tabled import check_worked
+from regard.explanation.notes.variance import check_spreads
+from regard.explanation.notes.worked import name_token
 from regard.explanation.numbers import written
 from regard.explanation.sheet import Floats
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d*(?![\w.])")
-_BY_WIDTH = (
-    (re.compile(r"std|deviation|σ|标准差", re.I), "sqrt({d})"),
-    (re.compile(r"var|方差", re.I), "{d}"),
-    (re.compile(r"^(?:the )?(?:scale|scaling factor|缩放(?:因子|系数)?)$", re.I), "1/sqrt({d})"),
-)
-"""Columns of a table whose rows are widths."""
 _COLUMNS = (
     (
         "each",
@@ -105,7 +102,9 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         if re.fullmatch(r"[\s|:\-]+", text):
             continue
         cells = cells_of(text)
-        said = _by_head(line, head, cells, names) + _by_heads(line, head, cells)
+        said = check_cost_rows(line, head, cells) + check_spreads(line, head, cells)
+        said += _by_head(line, head, cells, names)
+        said += _by_heads(line, head, cells)
         said = (
             said
             or check_cost_cells(line, cells)
@@ -126,10 +125,13 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
     laws = by_parts(body) + by_label(body) + by_times(head, body)
     found += laws
     bare = [(line, text) for line, text in bare if not any(v.line == line for v in laws)]
-    known = by_matrix([(line, cells_of(text)) for line, text in bare], names)
-    found += known
-    bare = [(line, text) for line, text in bare if not any(v.line == line for v in known)]
-    found += _by_first(head, bare, names) or check_block(bare, names)
+    by_first = _by_first(head, bare, names)
+    found += by_first
+    if not by_first:
+        worked = check_worked(head, [(line, cells_of(text)) for line, text in bare], names)
+        found += worked
+        lines = {verdict.line for verdict in worked}
+        found += [verdict for verdict in check_block(bare, names) if verdict.line not in lines]
     sure = {verdict.line for verdict in found if verdict.status == "right"}
     found += totals([(line, cells_of(text)) for line, text in rows[1:]], sure)
     for _, text in rows:
@@ -189,9 +191,11 @@ def _remember(head: list[str], rows: list[list[str]], names: Names) -> None:
             continue
         if not vectors and whole and len(numbers) > 1:
             names.words.add(label)
+            name_token(label, names)
             names.tell(label, np.array([float(number[0]) for number in numbers if number]))
         elif len(vectors) == 1:
             names.words.add(label)
+            name_token(label, names)
             names.tell(label, *next(iter(vectors.values())))
 
 
@@ -206,12 +210,10 @@ def _by_head(line: int, head: list[str], cells: list[str], names: Names) -> list
             told[plain(name).strip()] = found[0]
     local.values |= told
     verdicts = []
-    width = next((name for name in told if re.fullmatch(r"d(?:_?k|_?head)?", name)), "")
     for name, cell in zip(head, cells, strict=False):
         if plain(name).strip() in told:
             continue
-        of_width = next((text for pattern, text in _BY_WIDTH if width and pattern.search(name)), "")
-        expression = parsed(of_width.format(d=width) or plain(name)) or parsed(_formula(name))
+        expression = parsed(plain(name)) or parsed(_formula(name))
         node = parsed(plain(cell))
         if expression is None or isinstance(expression, Number) or node is None:
             continue
