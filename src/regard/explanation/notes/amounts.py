@@ -173,25 +173,13 @@ def agrees(claim: Amount, right: float, about: bool) -> bool:
 
 def in_its_words(right: float, claim: Amount) -> str:
     """The right value in the unit of the claim."""
-    unit = re.search(r"[KMGT]i?B$", claim.said)
-    times = re.search(r"百万|千万|万|亿|million|billion|thousand|[kKMB]$", claim.said)
-    by = 1.0
-    if unit:
-        by = (1024.0 if "i" in unit[0] else 1000.0) ** ("KMGT".index(unit[0][0]) + 1)
-    elif times:
-        by = {
-            "百万": 1e6,
-            "千万": 1e7,
-            "万": 1e4,
-            "亿": 1e8,
-            "million": 1e6,
-            "billion": 1e9,
-            "thousand": 1e3,
-        }.get(times[0], 1.0)
+    unit = re.search(r"[KMGT]i?B$|bytes?$|字节$", claim.said)
+    word = re.search(r"百万|千万|万|亿|million|billion|thousand|[kKMB]$", claim.said)
+    by = _UNITS.get(unit[0], 1.0) if unit else _TIMES[word[0]] if word else 1.0
     number = right / by
     places = len(re.sub(r"[^\d.]", "", claim.said).partition(".")[2])
     while places < 4 and abs(round(number, places) - number) > 0.01 * abs(number):
         places += 1
     return f"{number:{'' if unit else ','}.{places}f}" + (
-        f" {unit[0]}" if unit else f" {times[0]}" if times and by != 1 else ""
+        f" {unit[0]}" if unit else f" {word[0]}" if word else ""
     )

@@ -52,8 +52,10 @@ def _words(patterns: Mapping[str, str], *, case: bool = True) -> dict[str, re.Pa
 
 
 _THINGS = _words(catalogue.OBJECTS, case=False)
+_NOT_OF_IT = r"(?:the|a|an|tokens|words|heads|layers|per|of|in|and|with|for|to|by) "
+"""What ends what a number is of: "1024 tokens the scores"."""
 NOUNS = {
-    name: re.compile(rf"\s*(?:[a-z-]+ ){{0,2}}?(?:{words})(?![A-Za-z_])", re.I)
+    name: re.compile(rf"\s*(?:(?!{_NOT_OF_IT})[a-z-]+ ){{0,2}}?(?:{words})(?![A-Za-z_])", re.I)
     for name, words in catalogue.NOUNS.items()
 }
 ANYWHERE = {

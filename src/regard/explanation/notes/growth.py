@@ -210,9 +210,8 @@ def growing(match: re.Match[str], text: str, names: Names) -> Found | None:
     said, right = factor_of(last), factor_of(first) ** power
     if not said or not right or factor_of(first) == 1:
         return None
-    less = re.search(
-        r"smaller|less|fewer|shrink|reduc|缩小|减少|降", other[: other.find(last[0]) + 40]
-    )
+    near = text[max(0, last.start() - 30) : last.end() + 12]
+    less = re.search(r"smaller|less|fewer|shrink|reduc|缩小|减少|降", near)
     if less and said > 1 and right < 1:
         right = 1 / right
     if abs(said - right) < 0.01 * right:

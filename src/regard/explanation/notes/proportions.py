@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from regard.explanation.notes.algebra import Names
-from regard.explanation.notes.amounts import Amount, amounts
+from regard.explanation.notes.amounts import Amount, amounts, in_its_words
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.facts import DENIED, NOT
 from regard.explanation.notes.growth import TIMES, factor_of
@@ -91,7 +91,7 @@ def _of_counts(line: int, said: str, amount: Amount, text: str, names: Names) ->
         near = {right for right in near if bases and right == k * bases[0].value}
     if len({round(right, -int(np.log10(right)) + 2) for right in near}) != 1:
         return []
-    return [Verdict(line, said, "wrong", "note.wrong", {"right": _in_times(near.pop(), amount)})]
+    return [Verdict(line, said, "wrong", "note.wrong", {"right": in_its_words(near.pop(), amount)})]
 
 
 def _nice(ratio: float) -> bool:
@@ -99,13 +99,6 @@ def _nice(ratio: float) -> bool:
     return any(
         abs(ratio / nice - 1) < 0.01 for nice in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0, 9.0, 16.0)
     )
-
-
-def _in_times(right: float, amount: Amount) -> str:
-    """The right amount in the million or 万 of the claim."""
-    word = re.search(r"百万|千万|万|亿|million|billion|thousand", amount.said)
-    by = amount.value / float(re.sub(r"[^\d.]", "", amount.said) or 1) if word else 1.0
-    return f"{written(right / by)} {word[0]}" if word else f"{right:,.0f}"
 
 
 def _pairs(line: int, said: str, text: str, names: Names) -> list[Verdict]:
@@ -127,7 +120,9 @@ def _pairs(line: int, said: str, text: str, names: Names) -> list[Verdict]:
     for size, amount in rest:
         right = base.value / first * size
         if abs(amount.value - right) > amount.unit + base.unit * size / first:
-            return [Verdict(line, said, "wrong", "note.wrong", {"right": _in_unit(right, amount)})]
+            return [
+                Verdict(line, said, "wrong", "note.wrong", {"right": in_its_words(right, amount)})
+            ]
     return [Verdict(line, said, "right", "note.right")]
 
 
@@ -164,7 +159,9 @@ def _units(line: int, said: str, text: str) -> list[Verdict]:
             found.append(Verdict(line, said, "right", "note.right"))
         else:
             found.append(
-                Verdict(line, said, "wrong", "note.wrong", {"right": _in_unit(one.value, other)})
+                Verdict(
+                    line, said, "wrong", "note.wrong", {"right": in_its_words(one.value, other)}
+                )
             )
     return found
 
@@ -221,14 +218,3 @@ def _count(of_all: re.Match[str]) -> float:
         "八": 8.0,
     }
     return float(of_all["k"].replace(",", "")) if of_all["k"] else words[of_all["word"].lower()]
-
-
-def _in_unit(right: float, amount: Amount) -> str:
-    unit = re.search(r"[KMGT]i?B$|bytes?|字节", amount.said)
-    name = unit[0] if unit else ""
-    by = (
-        (1024.0 if "i" in name else 1000.0) ** ("KMGT".index(name[0]) + 1)
-        if name[:1] in "KMGT" and name
-        else 1.0
-    )
-    return f"{written(right / by)} {name}".strip()

@@ -73,9 +73,14 @@ def check_quantities(line: int, said: str, text: str, names: Names) -> list[Verd
     text = re.sub(r"\([^()\d]*\)", "", re.sub(r"\(([^()=]*=[^()]*)\)", r" \1 ", text))
     names.turn += 1
     names.settled = set()
+    again = set()
     for one, other in pairwise(amounts(text)):
-        found += _restated(line, said, one, other, text)
+        if verdicts := _restated(line, said, one, other, text):
+            found += verdicts
+            again.add(other.start)
     for amount, clause in claims(text, names):
+        if amount.start in again:
+            continue
         sizes, doubtful = sizes_of(text, names, amount.start)
         verdict = (
             _chained(line, said, amount, clause, sizes, names)

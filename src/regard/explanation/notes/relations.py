@@ -64,25 +64,6 @@ class Relation:
     """Whether what it follows from may stand in an earlier sentence."""
 
 
-def _projections(text: str) -> float:
-    for count, words in (
-        (1.0, r"\bW_?[QKVO]\b|\b(?:a|one|each|every|single) projection|每个(?:投影|矩阵)|一个(?:投影|矩阵)"),
-        (3.0, r"\bthree\b|\b3 (?:proj|matri)|三个|Q, K(?:,| and) V|QKV"),
-    ):  # fmt: skip
-        if re.search(words, text):
-            return count
-    return 4.0
-
-
-_ATTENTION = r"attention|projection|注意力|投影|W_?[QKVO]\b"
-_SCORES = r"scores?\b|attention|weight|dot products|pairs|matrix|分数|注意力|权重|点积|矩阵"
-_CACHE = r"KV|cache|缓存"
-_SQUARES = tuple((lambda s, k=k: k * s["width"] ** 2) for k in (1, 2, 3, 4, 8, 12))
-_BIASED = tuple(
-    (lambda s, k=k, j=j: k * s["width"] ** 2 + j * s["width"])
-    for k, j in ((1, 1), (3, 3), (4, 4), (4, 3), (8, 5), (12, 9), (12, 13))
-)
-
 RELATIONS = (
     Relation("params", ("_module",), lambda s: s["_module"], r"Linear\(|MultiheadAttention\(", far=False,
              others=(lambda s: s["_bare"],)),
@@ -260,7 +241,6 @@ def _with_derived(
     sizes: dict[str, float], text: str, told: Mapping[str, Amount]
 ) -> dict[str, float]:
     """The sizes that a sentence tells in other words."""
-    sizes["_projections"] = _projections(text)
     sizes["_module"], sizes["_bare"] = _module(text)
     for name, roles in (
         ("_outcomes", ("keys", "tokens", "entries")),
