@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from regard.explanation.notes.agreement import contradicted
 from regard.explanation.notes.algebra import Names
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.extents import Extents, sizes_told
@@ -71,6 +72,7 @@ def check_tensors(lines: Sequence[str], names: Names) -> list[Verdict]:
             told.line, told.said, "wrong", "note.wrong", {"right": _written(right, told.said)}
         )
         for told, right in judged(tolds, sections)
+        if right == told.axes or told.right or contradicted(told, tolds)
     ]
 
 

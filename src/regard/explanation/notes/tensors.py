@@ -185,7 +185,7 @@ def _known(
     if told.kind == "v" and len(told.axes) == 2:  # values are as wide as they like
         found["v"], ever["v"] = first.get("v", set()), every.get("v", set())
     rows, columns = (
-        {value for each in near if each.kind in kinds and each.side in ("", "ts") for form in _forms(each)[:1]
+        {value for each in near if each.kind in kinds and each.side in ("", "ts") for form in forms_of(each)[:1]
          for axis, value in zip(form, each.axes, strict=True) if axis == name}
         for kinds, name in (("q", "i"), (("k", "v"), "j"))
     )  # fmt: skip
@@ -213,7 +213,7 @@ def _votes(
         choices = _sided(told.side, known)
         fitting = [
             form
-            for form in _forms(told)
+            for form in forms_of(told)
             if any(not _misses(form, told.axes, each, letters) for each in choices)
         ]
         for place, size in enumerate(told.axes):
@@ -229,7 +229,8 @@ def _votes(
     return found
 
 
-def _forms(told: Told) -> list[str]:
+def forms_of(told: Told) -> list[str]:
+    """The forms that the shape of ``told`` may have."""
     forms = [form for form in FORMS[told.kind] if len(form) == len(told.axes)]
     if told.one_head and len(told.axes) == 2:
         return [form for form in forms if "d" not in form or told.kind in ("weight", "x")] or forms
@@ -294,7 +295,7 @@ def _right(told: Told, known: Known) -> Shape:
     numbers = all(size.isdigit() for size in told.axes)
     if not numbers and not all(axes_called(size) for size in told.axes if not size.isdigit()):
         return ()
-    forms = _forms(told)
+    forms = forms_of(told)
     admitted = _sided(known.side, known.ever)
     fitting = [
         (form, each)
