@@ -150,7 +150,7 @@ def _chained(
         for axis, letter in (("layers", "L"), ("heads", "h"), ("tokens", "n"), ("batch", "B")):
             if scopes.get(axis) and not last.scopes.get(axis):
                 by *= sizes.get(letter, 0.0)
-        if last.measure != clause.measure:
+        if counted := last.measure != clause.measure:
             if (
                 clause.measure != "bytes"
                 or len(widths) != 1
@@ -167,7 +167,11 @@ def _chained(
             return _right(line, said)
         if (
             last is recent[0]
-            and (said_times or _slipped(amount, right))
+            and (
+                said_times
+                or _slipped(amount, right)
+                or (counted and last.turn == names.turn and last.value > 1000)
+            )
             and not STRANGE.search(clause.before + clause.text)
             and not clause.worked_out
         ):
