@@ -102,6 +102,8 @@ class Names:
     """What the unit behind the numbers of this line may stand for."""
     run: list[float] = field(default_factory=list)
     """What the equations just read came to."""
+    mended: list[float] = field(default_factory=list)
+    """What those equations should have come to."""
     awaited: list[Floats] = field(default_factory=list)
     """Vectors that were asked for, and not yet given."""
     shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -24,7 +24,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("mixed", r"(?:times|\*|@|×|乘以?|multipl\w+ (?:by|with)) ?(?:the )?(?:V\b|values?\b|值)|weighted (?:sum|average|values?)|加权|\bA ?V\b|\)\s*V\b|\bcontext\b|Attention ?\(|上下文向量"),
     ("head", r"(?:output|result|context)s? (?:of|per|in|for) (?:each|every|one|a|the)? ?(?:single )?head|per-?head output|head outputs?|(?:each|every|one) head(?:'s)? output|(?:每|单)个?头的?(?:输出|结果)|head_?[1i]\b"),
     ("merged", r"concat|merg|joined? (?:the )?heads|join(?:ed|ing)?\b|合并|拼接|拼起来|拼回|拼到"),
-    ("scores", rf"Q\s*\*?\s*K\s*{_T}?|\bscor\w*|(?<!of )\b(?:attention )?weights\b(?! (?:of the|matri|W))|softmax|attention (?:matri\w+|maps?|probabilit\w+|weights)|分数|得分|打分|注意力(?:权重|矩阵|图|概率)|权重矩阵 ?A\b"),
+    ("scores", rf"Q\s*\*?\s*K(?!\s*V)\s*{_T}?|\bscor\w*|(?<!of )\b(?:attention )?weights\b(?! (?:of the|matri|W))|softmax|attention (?:matri\w+|maps?|probabilit\w+|weights)|分数|得分|打分|注意力(?:权重|矩阵|图|概率)|权重矩阵 ?A\b"),
     ("hidden", rf"(?:FFN|feed-?forward|MLP|前馈)\S*\s*(?:\w+ )?(?:\w+ )?(?:hidden|inner|intermediate|inside|expan\w+|中间|隐藏|内部|升维)|(?:inside|hidden|intermediate|inner)\b.*(?:FFN|feed-?forward|MLP)|中间层|\bintermediate\b|{_FIRST} linear"),
     ("W_1", rf"\bW_?1\b|(?:FFN|feed-?forward|MLP|前馈)\S*\s*(?:{_FIRST}){_LAYER}|{_FIRST} (?:FFN|feed-?forward|MLP) (?:matrix|weight)|fc1|c_fc"),
     ("W_2", rf"\bW_?2\b|(?:FFN|feed-?forward|MLP|前馈)\S*\s*(?:{_SECOND}){_LAYER}|{_SECOND} (?:FFN|feed-?forward|MLP) (?:matrix|weight)|fc2"),

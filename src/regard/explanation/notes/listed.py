@@ -92,7 +92,7 @@ def check_lists(line: int, sentence: str, names: Names) -> list[Verdict]:
 
 _MATRIX_ROW = re.compile(r"\[(?:\[[^\[\]]*\],? ?)*$")
 """What stands before a row of a matrix."""
-_EXPRESSION = re.compile(r"(?:(?<![\w.])[\d.]+|[)\]*/+]|\^\w+)\s*=\s*[\[(]*$")
+_EXPRESSION = re.compile(r"(?:(?<![\w.])[\d.]+|[)\]*/+]|\^\w+|\w \+ \w+)\s*=\s*[\[(]*$")
 """What is worked out as an equation."""
 
 

@@ -231,7 +231,7 @@ def _named(before: str) -> tuple[str, str] | None:
     clauses = re.split(r"[,，;；:：](?![^(（]*[)）])|\band\b(?= the )", before)
     for clause in reversed(clauses):
         named, equals, rest = clause.partition("=")
-        if equals and "∈" in rest and (kind := kind_of(named)):
+        if equals and ("∈" in rest or "@" in rest) and (kind := kind_of(named)):
             return kind, named
         spoken = re.sub(r"[(（][^()（）]*[)）]", lambda m: " " * len(m[0]), clause)
         found = list(names_in(spoken))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from regard.explanation.notes.algebra import Names
-from regard.explanation.notes.parsing import Number, literal, parsed
+from regard.explanation.notes.algebra import Names, value
+from regard.explanation.notes.parsing import NotUnderstood, Number, literal, parsed
 from regard.explanation.sheet import Floats
 
 _NUMBER = r"-?(?:\d+\.\d+|\d+)%?"
@@ -49,9 +49,22 @@ _SET = re.compile(r"(?:^|[\s,，、(])(?:[ndhTLBHm]|d_\w+|batch\w*|seq\w*)\s*$")
 def remember(text: str, names: Names) -> None:
     """What several equations come to, in one sentence or one in each, is a list as well."""
     told = [float(number) for _, number in results(text)]
+    mended = [_worked_out(text, start, float(number)) for start, number in results(text)]
+    names.mended = [*names.mended, *mended] if len(told) == 1 else mended
     names.run = [*names.run, *told] if len(told) == 1 else told
     if len(names.run) > 1:
         names.lists = [np.array(names.run), *names.lists][:8]
+
+
+def _worked_out(text: str, start: int, told: float) -> float:
+    """What the equation whose result stands at ``start`` should have come to."""
+    left = re.search(r"(?:^|[,，;；:：、]|and)\s*([^,，;；:：、=]+)=\s*$", text[:start])
+    node = parsed(left[1].strip()) if left else None
+    try:
+        exact = value(node, Names()) if node is not None else np.array(told)
+    except NotUnderstood:
+        return told
+    return float(exact) if exact.ndim == 0 else told
 
 
 def lists_in(text: str) -> Iterator[tuple[int, Floats, Floats, str]]:

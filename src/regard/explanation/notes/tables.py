@@ -326,5 +326,7 @@ def _by_cells(line: int, head: list[str], cells: list[str], names: Names) -> lis
                 wrong = None if None in scaled else wrong / scales[0]
         except NotUnderstood:
             continue
+        if wrong is not None and wrong.shape != target[0].shape:
+            continue  # the column tells something else of it
         return [verdict_of(line, f"{left} = {right}", wrong, target)]
     return []

@@ -180,7 +180,7 @@ def check_claims(claims: Sequence[Claim], names: Names) -> list[Verdict]:
         for source in right:
             worth = plenty or claim.row is not None
             names.agreed[source] = names.agreed.get(source, 0) + worth
-        if right or _told(claim, names):
+        if right or _told(claim, names) or any(_blotted(claim, step) for step in near):
             found.append(Verdict(claim.line, claim.said, "right", "note.right"))
         else:
             left += _doubts(claim, near) + _after_scores(claim, near) + _named(claim, near)
@@ -213,6 +213,15 @@ def _slack(units: Floats) -> Floats:
 
 def _agreeing(claim: Claim, step: Step) -> bool:
     return bool((np.abs(step.table - claim.numbers) <= _slack(claim.units)).all(1).any())
+
+
+def _blotted(claim: Claim, step: Step) -> bool:
+    """Whether some of its weights were set to 0 after the softmax, and the others are left."""
+    kept = claim.numbers != 0
+    if step.kind != "weight" or kept.all() or kept.sum() < 2:
+        return False
+    rows = step.table[:, kept]
+    return bool((np.abs(rows - claim.numbers[kept]) <= _slack(claim.units[kept])).all(1).any())
 
 
 def _told(claim: Claim, names: Names) -> bool:
