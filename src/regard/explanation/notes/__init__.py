@@ -20,7 +20,6 @@ from regard.explanation.notes.equations import check_line
 from regard.explanation.notes.evaluating import Made
 from regard.explanation.notes.figures import distinct
 from regard.explanation.notes.instances import check_instances, known
-from regard.explanation.notes.layouts import check_shape_instances
 from regard.explanation.notes.listed import check_lists
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.models import check_models
@@ -236,7 +235,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
 
 def _sized(line: int, text: str, names: Names, sized: list[Verdict]) -> list[Verdict]:
     """What a sentence says of sizes; the rounded numbers of a known model are right."""
-    for check in (check_lists, check_shape_instances, check_proportions, check_series):
+    for check in (check_lists, check_proportions, check_series):
         sized += check(line, text, names)
     counted = re.search(r"param|参数", text) and not re.search(r"B\b|bytes|字节", text)
     if counted and any(right for right, _, _ in check_models(plain(text))):

@@ -7,9 +7,9 @@ any way, and where all the others agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from regard.explanation.notes.extents import axes_called
+from regard.explanation.notes.extents import Extents, axes_called, with_derived
 from regard.explanation.notes.tensors import Told, forms_of
 
 MOST = 9
@@ -22,8 +22,8 @@ _CALLED = {"i": "n", "j": "n", "v": "vkd", "k": "kd", "g": "gh", "P": "Pn", "D":
 """Whose letters an axis goes by, other than its own."""
 
 
-def contradicted(told: Told, tolds: Iterable[Told]) -> bool:
-    """Whether ``told`` cannot be so beside the other shapes of its section."""
+def contradicted(told: Told, tolds: Iterable[Told], sections: Mapping[int, Extents]) -> bool:
+    """Whether ``told`` cannot be so beside the extents and the other shapes of its section."""
     numbers = _in_numbers(told)
     others = sorted(
         (
@@ -36,22 +36,39 @@ def contradicted(told: Told, tolds: Iterable[Told]) -> bool:
         ),
         key=lambda each: abs(each.line - told.line),
     )[: MOST - 1]
-    return not agree([told, *others]) and agree(others)
+    told_here = _admitted(told, sections) if numbers else {}
+    return not agree([told, *others], told_here) and agree(others, told_here)
+
+
+def _admitted(told: Told, sections: Mapping[int, Extents]) -> dict[str, set[str]]:
+    """How long each axis may be by what is told in the section or, where that is silent, before it."""
+    found: Extents = {}
+    start = told.section if len(told.axes) > 2 else 2  # a matrix may be one of a small example
+    for section in (told.section, *sorted((s for s in sections if s < start), reverse=True)):
+        for axis, sizes in sections.get(section, {}).items():
+            found.setdefault(axis, set(filter(str.isdigit, sizes)))
+    of = {**with_derived(found), "f": found.get("f", set()), "V": found.get("V", set())}
+    lengths = of["n"] or of["s"] | of["t"]
+    rows, columns = (
+        of[side] or of["n"] if side else lengths for side in (told.side[:1], told.side[-1:])
+    )
+    return {**{axis: of[axis] for axis in "BhgkvdfV"}, "i": rows, "j": columns}
 
 
 def _in_numbers(told: Told) -> bool:
     return all(size.isdigit() for size in told.axes)
 
 
-def agree(tolds: Sequence[Told]) -> bool:
-    """Whether one form for each and one length for each axis make all of ``tolds``."""
-    return _Search(tolds).all_fit(0, {})
+def agree(tolds: Sequence[Told], admitted: Mapping[str, set[str]]) -> bool:
+    """Whether one form for each and one admitted length for each axis make all of ``tolds``."""
+    return _Search(tolds, admitted).all_fit(0, {})
 
 
 class _Search:
     """A search through the forms, those of the surest tensor first."""
 
-    def __init__(self, tolds: Sequence[Told]) -> None:
+    def __init__(self, tolds: Sequence[Told], admitted: Mapping[str, set[str]]) -> None:
+        self.admitted = admitted
         self.tolds = sorted(tolds, key=lambda told: len(forms_of(told)))
         matrices = [told for told in tolds if len(told.axes) == 2]
         queries = {told.axes[0] for told in matrices if told.kind == "q"}
@@ -84,7 +101,10 @@ class _Search:
                 continue
             if (called := axes_called(size)) and not called & set(_CALLED.get(axis, axis)):
                 return None
-            if found.setdefault("d" if axis == "D" else axis, size) != size:
+            name = "d" if axis == "D" else axis
+            if (admitted := self.admitted.get(name)) and size not in admitted:
+                return None
+            if found.setdefault(name, size) != size:
                 return None
         return found if self.possible(told, found) else None
 

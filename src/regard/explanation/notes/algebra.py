@@ -94,8 +94,6 @@ class Names:
     """The larger amounts that were told, the last one first."""
     columns: list[Floats] = field(default_factory=list)
     """The numbers of the values that a table gives to its keys, the last one first."""
-    layouts: list[tuple[str, ...]] = field(default_factory=list)
-    """The shapes in letters that were told, the last one first."""
     seen: set[bytes] = field(default_factory=set)
     """The matrices of which the note has shown a row."""
     scales: tuple[float, ...] = ()

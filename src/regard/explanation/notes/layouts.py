@@ -60,41 +60,6 @@ def _number(text: str, names: Names) -> int:
     return int(found) if found.ndim == 0 and found == int(found) else 0
 
 
-def check_shape_instances(line: int, sentence: str, names: Names) -> list[Verdict]:
-    """A shape in letters, and the same in numbers once the letters are told."""
-    text = plain(re.sub(r"[`$]", "", sentence)).replace("\\", "")
-    told = re.findall(r"\b([A-Za-z]\w*)\s*=\s*(\d+)\b(?!\s*[*/.])", text)
-    local = names.copy(**{name: np.array(float(number)) for name, number in told})
-    found: list[Verdict] = []
-    for match in re.finditer(_SHAPE, text):
-        shape = split_shape(match[0][1:-1])
-        if len(shape) < 3:
-            continue
-        if not all(each.isdigit() for each in shape):
-            if not any("." in each for each in shape):
-                names.layouts = [shape, *names.layouts][:4]
-            continue
-        for letters in names.layouts:
-            sizes = [_number(each, local) for each in letters]
-            if len(letters) != len(shape) or not all(sizes):
-                continue
-            same = sum(str(a) == b for a, b in zip(sizes, shape, strict=True))
-            if same == len(shape):
-                found.append(Verdict(line, match[0], "right", "note.right"))
-            elif 2 * same >= len(shape) and _likely(letters, names.layouts):
-                right = tuple(map(str, sizes))
-                found.append(
-                    Verdict(line, match[0], "wrong", "note.wrong", {"right": _written(right)})
-                )
-            break
-    return found
-
-
-def _likely(letters: Shape, layouts: Sequence[Shape]) -> bool:
-    """Whether no other shape of as many axes was told."""
-    return sum(len(each) == len(letters) for each in layouts) == 1
-
-
 _PRODUCT = re.compile(r"\(\s*(\w+)\s*\*\s*(\w+)\s*\)\s*\*?\s*\(\s*(\w+)\s*\*\s*(\w+)\s*\)")
 
 
@@ -137,27 +102,3 @@ def check_cost_cells(line: int, cells: Sequence[str]) -> list[Verdict]:
             )
         ]
     return []
-
-
-def check_shape_cells(
-    line: int, head: Sequence[str], cells: Sequence[str], names: Names
-) -> list[Verdict]:
-    """A shape in letters and the same in numbers, where the table's head tells the letters."""
-    told = dict(re.findall(r"\b([A-Za-z]\w*)\s*=\s*(\d+)", " ".join(head)))
-    local = names.copy(**{name: np.array(float(number)) for name, number in told.items()})
-    shapes = [
-        split_shape(cell.strip()[1:-1])
-        for cell in cells
-        if re.fullmatch(r"\([\w, /×*]+\)", cell.strip())
-    ]
-    letters = next((shape for shape in shapes if not all(each.isdigit() for each in shape)), None)
-    numbers = next((shape for shape in shapes if all(each.isdigit() for each in shape)), None)
-    if not letters or not numbers or len(letters) != len(numbers):
-        return []
-    right = tuple(str(_number(each, local)) for each in letters)
-    if "0" in right:
-        return []
-    said = f"{_written(letters)} = {_written(numbers)}"
-    if right == numbers:
-        return [Verdict(line, said, "right", "note.right")]
-    return [Verdict(line, said, "wrong", "note.wrong", {"right": _written(right)})]

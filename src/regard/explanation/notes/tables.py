@@ -26,7 +26,7 @@ from regard.explanation.notes.laws import (
     totals,
     verdict_of,
 )
-from regard.explanation.notes.layouts import check_cost_cells, check_shape_cells
+from regard.explanation.notes.layouts import check_cost_cells
 from regard.explanation.notes.mathtext import plain
 from regard.explanation.notes.modelled import remember_columns
 from regard.explanation.notes.moments import check_spreads
@@ -79,6 +79,12 @@ def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> li
     same, row = best
     if same == len(numbers):
         return [Verdict(line, said, "right", "note.right")]
+    spelled = plain(text)
+    if any(
+        re.search(r"[一-鿿]|[A-Za-z]{4}", spelled[one.end() : other.start()])
+        for one, other in pairwise(found)
+    ):
+        return []  # the words between them may say that they are of different things
     digits = float(-np.log10(units).mean())
     if same >= 2 and 3 * same >= 2 * len(numbers) and (known or same * digits >= 6):
         return [Verdict(line, said, "wrong", "note.wrong", {"right": shown(row, units)})]
@@ -108,7 +114,6 @@ def check_table(rows: list[tuple[int, str]], names: Names) -> list[Verdict]:
         said = (
             said
             or check_cost_cells(line, cells)
-            or check_shape_cells(line, head, cells, names)
             or _by_cells(line, head, cells, names)
             or [
                 verdict
