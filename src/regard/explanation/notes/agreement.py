@@ -29,10 +29,7 @@ def contradicted(told: Told, tolds: Iterable[Told], sections: Mapping[int, Exten
         (
             each
             for each in tolds
-            if each is not told
-            and each.section == told.section
-            and not each.given
-            and _in_numbers(each) == numbers
+            if each is not told and each.section == told.section and _in_numbers(each) == numbers
         ),
         key=lambda each: abs(each.line - told.line),
     )[: MOST - 1]
@@ -49,10 +46,8 @@ def _admitted(told: Told, sections: Mapping[int, Extents]) -> dict[str, set[str]
             found.setdefault(axis, set(filter(str.isdigit, sizes)))
     of = {**with_derived(found), "f": found.get("f", set()), "V": found.get("V", set())}
     lengths = of["n"] or of["s"] | of["t"]
-    rows, columns = (
-        of[side] or of["n"] if side else lengths for side in (told.side[:1], told.side[-1:])
-    )
-    return {**{axis: of[axis] for axis in "BhgkvdfV"}, "i": rows, "j": columns}
+    sides = {side: of[side] or of["n"] for side in "st"}
+    return {**{axis: of[axis] for axis in "BhgkvdfV"}, "i": lengths, "j": lengths, **sides}
 
 
 def _in_numbers(told: Told) -> bool:
@@ -101,7 +96,7 @@ class _Search:
                 continue
             if (called := axes_called(size)) and not called & set(_CALLED.get(axis, axis)):
                 return None
-            name = "d" if axis == "D" else axis
+            name = {"D": "d", "i": told.side[:1] or "i", "j": told.side[-1:] or "j"}.get(axis, axis)
             if (admitted := self.admitted.get(name)) and size not in admitted:
                 return None
             if found.setdefault(name, size) != size:
