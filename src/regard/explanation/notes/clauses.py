@@ -138,7 +138,7 @@ def _clause(text: str, amount: Amount, start: int, end: int, measure: str, names
     spoken = (*here, *names.things, *things_in(names.heading))
     own, things = True, named
     if not named and len(here) == 1 and not TOTAL.search(before):
-        own, things = False, here
+        things = here
     elif not named and len(names.things) == 1 and _PRONOUN.search(before):
         own, things = False, names.things
     elif not named:
