@@ -35,6 +35,18 @@ RIGHT = (
     TABLE + "| FFN | 8d² | 16nd² |",
     "An FFN whose inner width is 4d has 8d² weights.",
     "16,777,216 scores in float32 take 64 MiB, in fp16 half as much, 32 MiB.",
+    "## FLOPs\n\n"
+    "Scores $QK^T$ over all heads: $2 n^2 d = 2 \\times 512^2 \\times 256 = 134{,}217{,}728$.",
+    "A causal mask over 512 tokens keeps $512 \\cdot 513 / 2 = 131{,}328$ of $262{,}144$ entries.",
+    "In the KV cache, for n = 500 that is 500 dot products of width 64.",
+    "KV cache，fp16：\n\n- 1024 个 token：1 GiB\n"
+    "- 2048 个 token：2 GiB\n- 批大小为 4、长度 1024：4 GiB",
+    "If we double the length, the projections cost twice as much, "
+    "and the two $n^2$ terms four times as much.",
+    "We have $n^2$ scores. Twice as many tokens, four times as many scores; "
+    "three times as many tokens, nine times as many.",
+    "$n^2d$ 和 $nd^2$：$n=256$，$d=256$ 时两者相等，都是 16777216。",
+    "一层有 1,024 个参数，fp32 占 4,096 字节（约 4.0 KiB），fp16 减半，约 2.0 KiB。",
 )
 WRONG = {
     GPT + "Each projection has 589,842 weights.": "589,824",
@@ -44,13 +56,13 @@ WRONG = {
     GPT + "The FFN has 4,718,592 weights and 3,480 biases.": "3,840",
     GPT + "Each LayerNorm has 1,356 parameters.": "1,536",
     GPT + "The token embeddings have 38,957,376 parameters.": "38,597,376",
-    GPT + "The FFN has four times as many weights as the attention.": "2",
-    GPT + "About two thirds of a layer's weights are in the attention.": "33%",
+    GPT + "The FFN has four times as many weights as the attention.": "twice",
+    GPT + "About two thirds of a layer's weights are in the attention.": "1/3",
     BERT + "每个投影有 598,824 个权重。": "589,824",
     BERT + "前馈网络共 4,272,432 个参数。": "4,722,432",
     BERT + "12 层共 85,045,464 个参数。": "85,054,464",
     BERT + "词嵌入有 23,404,896 个参数。": "23,440,896",
-    BERT + "前馈网络的参数是注意力的 4 倍。": "2",
+    BERT + "前馈网络的参数是注意力的 4 倍。": "twice",
     LLAMA + "One token takes 524,288 bytes, that is 412 KiB.": "512 KiB",
     LLAMA + "One token takes 524,288 bytes. A context of 4096 tokens needs 1 GiB.": "2 GiB",
     LLAMA + "With 8 KV heads instead of 32 the cache shrinks by a factor of 8.": "4",

@@ -140,7 +140,7 @@ def _clause(text: str, amount: Amount, start: int, end: int, measure: str, names
     if not named and len(here) == 1 and not TOTAL.search(before):
         things = here
     elif not named and len(names.things) == 1 and _PRONOUN.search(before):
-        things = names.things
+        own, things = False, names.things
     elif not named:
         own = False
         things = (*dict.fromkeys(spoken), *(("layer",) * ("layers" in scopes_in(before + after))))

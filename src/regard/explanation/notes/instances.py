@@ -32,7 +32,7 @@ _LINK = (
     r"|th(?:is|at|ese|ose) (?:is|are|gives|makes|means)|there are|gives|is|yields|就?(?:共|总共)?(?:有|为|是|得到?|等于)|则为|结果[为是]|[:：=]|->|→)+"
     r"\s*(?:about |约)?(?:[A-Za-z|][\w|^]{0,6}\s*=\s*)?"
 )
-_END = r"(?=\s*(?:$|[.,;。；、)!]|and\b|which\b|numbers|entries|pairs|products|multiplications|[次个对]))"
+_END = r"(?=\s*(?:$|[.,;。；、)!]|and\b|which\b|numbers|entries|pairs|products|multiplications|[次个对](?!\s*(?:头|层|词|序列|样本|token))))"
 _ITEM = re.compile(rf"(?P<set>{_SET}(?:{_AND}{_SET})*){_LINK}(?P<value>-?{_NUMBER}){_END}")
 _TOKENS = re.compile(
     rf"(?:(?P<n>{_NUMBER}) (?:tokens|words|positions)|(?P<n2>{_NUMBER})\s*个(?:词元|词|位置)|{_LONG}){_LINK}(?P<value>{_NUMBER}){_END}"

@@ -51,6 +51,8 @@ def growth(match: re.Match[str], text: str, names: Names) -> Found | None:
     factors = list(FACTOR.finditer(text))
     if len(factors) < 2 or re.search(r"\bheads?\b|头", text):
         return None
+    if re.search("[;；]", text[factors[0].end() : factors[-1].start()]):
+        return None  # each half tells its own two
     first, last = factors[0], factors[-1]
     near = text[max(0, first.start() - 24) : first.end() + 24]
     between = text[first.end() :]
@@ -177,6 +179,8 @@ def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
     width = re.search(r"\bd(?:_model)?\s*=\s*(\d+)", text)
     if not width:
         return None
+    if said == width[1] and str(int(said) ** 3) in text.replace(",", ""):
+        return None  # n²d and nd², which are so many at n = d
     n = 2 * int(width[1])
     return int(said) == n, "note.equal-at", {} if int(said) == n else {"right": f"n = 2d = {n:,}"}
 

@@ -73,12 +73,13 @@ def sizes_of(
         if letter == "k":  # a width that the whole does not divide into was a slip
             past = [each for each in past if sizes.get("d", 0.0) % each[0] == 0]
         of_section = {value for value, section in past if section == len(names.headings)}
-        if letter not in here and len({value for value, _ in past}) > 1 and len(of_section) != 1:
+        several = len({value for value, _ in past}) > 1 or len({*told}) > 1
+        if letter not in here and several and len(of_section) != 1:
             doubtful.add(letter)
     if "d" not in sizes and {"h", "k"} <= here.keys():
         sizes["d"] = here["h"] * here["k"]
     shown = names.find("W_Q")
-    if shown is not None and shown.ndim == 2 and sizes.get("d", len(shown)) == len(shown):
+    if shown is not None and shown.ndim == 2 and sizes.get("d", len(shown)) in shown.shape:
         sizes["p"], sizes["q"] = float(shown.size), float(shown.shape[1])
     return _completed(sizes), doubtful
 
@@ -118,6 +119,12 @@ def _completed(sizes: dict[str, float]) -> dict[str, float]:
 
 def remember_columns(head: Sequence[str], rows: Sequence[Sequence[str]], names: Names) -> None:
     """The sizes that the columns of a table tell, one value in each row."""
+    names.counts = [
+        told[0]
+        for row in reversed(rows)
+        for cell in reversed(row)
+        if len(told := [*amounts(cell)]) == 1
+    ][:10] + names.counts[:10]
     for column, title in enumerate(head):
         kind = role(Amount(len(title) + 1, len(title) + 2, 8.0, 1.0, "", "8"), f"{title} 8")
         letter = LETTERS.get(kind, "")

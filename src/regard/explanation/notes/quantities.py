@@ -64,6 +64,8 @@ class Told:
     scopes: Mapping[str, bool]
     turn: int
     """In which sentence."""
+    sizes: Mapping[str, float]
+    """What that sentence told of sizes."""
 
 
 def check_quantities(line: int, said: str, text: str, names: Names) -> list[Verdict]:
@@ -78,6 +80,7 @@ def check_quantities(line: int, said: str, text: str, names: Names) -> list[Verd
         if verdicts := _restated(line, said, one, other, text):
             found += verdicts
             again.add(other.start)
+    here = {letter: amount.value for letter, amount in sizes_in(text)}
     for amount, clause in claims(text, names):
         if amount.start in again:
             continue
@@ -94,7 +97,7 @@ def check_quantities(line: int, said: str, text: str, names: Names) -> list[Verd
             value = told.value if told else value
             names.settled |= {amount.said} if verdict.status == "right" else set()
         names.claimed = [
-            Told(clause.measure, value, scopes_in(clause.text), names.turn),
+            Told(clause.measure, value, scopes_in(clause.text), names.turn, here),
             *names.claimed,
         ][:12]
         if clause.own:
@@ -112,6 +115,8 @@ def values(thing: str, clause: Clause, sizes: Mapping[str, float]) -> Iterator[t
     if clause.matrix and thing in catalogue.OF_A_MATRIX:
         p, q = clause.matrix
         sizes = {**sizes, "p": p * q, "q": q}
+    if clause.matrix and thing == "scores" and len({*clause.matrix}) == 1:
+        sizes = {**sizes, "n": clause.matrix[0]}
     measures = {"bytes": ("entries",), "entries": ("entries", "params")}
     if ANYWHERE["params"].search(clause.before + clause.text):
         measures["bytes"] = ("entries", "params")
@@ -136,7 +141,7 @@ def _chained(
     line: int, said: str, amount: Amount, clause: Clause, sizes: Mapping[str, float], names: Names
 ) -> Verdict | None:
     """What was told of one layer, token or sequence, for so many; what was counted, in bytes."""
-    if (clause.own and clause.measure != "bytes") or not names.claimed:
+    if not names.claimed:
         return None
     scopes = scopes_in(clause.text)
     widths = number_widths(clause.text) or number_widths(clause.before) or names.widths
@@ -145,7 +150,10 @@ def _chained(
         each for each in TIMES.finditer(before) if _AS_MUCH.fullmatch(before[each.end() :])
     ]
     recent = [told for told in names.claimed if told.turn >= names.turn - 2]
+    here = {letter: told.value for letter, told in sizes_in(clause.before + clause.text)}
     for last in recent[:3]:
+        if any(last.sizes.get(letter, size) != size for letter, size in here.items()):
+            continue  # of another example
         by = 1.0
         for axis, letter in (("layers", "L"), ("heads", "h"), ("tokens", "n"), ("batch", "B")):
             if scopes.get(axis) and not last.scopes.get(axis):
@@ -167,6 +175,7 @@ def _chained(
             return _right(line, said)
         if (
             last is recent[0]
+            and (not clause.own or clause.measure == "bytes")
             and (
                 said_times
                 or _slipped(amount, right)
@@ -284,12 +293,14 @@ def judge(
         and not clause.worked_out
         and len(clause.things) == 1
         and clause.things[0] != "model"
+        and (clause.things[0] != "layer" or clause.measure == "params")
+        and (not clause.matrix or clause.things[0] in catalogue.OF_A_MATRIX)
         and not letters & doubtful
         and not STRANGE.search(clause.before + clause.text)
         and not _ADDED.search(clause.text)
     )
     right = near or [nearest]
-    if not near and not sure:
+    if (not near and not sure) or _restates(amount, clause):
         return None
     if near and not sure and _explained(amount, sizes, clause):
         return None
@@ -332,6 +343,12 @@ def _slip(amount: Amount, right: float) -> bool:
         return False
     differ = sum(a != b for a, b in zip(digits, other, strict=True))
     return differ <= 1 + (len(digits) > 6) or sorted(digits) == sorted(other)
+
+
+def _restates(amount: Amount, clause: Clause) -> bool:
+    """Whether it is a size that the sentence has told: "for n = 1000 that is 1000 products"."""
+    told = sizes_in(clause.before + clause.text)
+    return any(each.value == amount.value for _, each in told)
 
 
 def _explained(amount: Amount, sizes: Mapping[str, float], clause: Clause) -> bool:

@@ -121,9 +121,7 @@ def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     denied = DENIED.search(text) or NOT.search(_LEFT_OUT.sub("", text))
     silent = bool(denied or HYPOTHETICAL.search(text))
     for name, amount in sized(text):
-        if not name or (
-            name in RESULTS and re.match(r"\s*(?:[*/^]|[+-]\s*[\d(])", text[amount.end :])
-        ):
+        if not name or re.match(r"\s*(?:[*/^]|[+-]\s*[\d(])", text[amount.end :]):
             continue
         known = {**names.sizes, **{role: each.value for role, each in told.items()}}
         worked_out = re.search(r"[\d)\]]\s*=\s*(?:about )?$", text[: amount.start]) is not None

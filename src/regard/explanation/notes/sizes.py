@@ -39,7 +39,7 @@ ROLES = {
         r"[- ]?(?:dimension(?:al|s)?|dims?|wide)\b|[- ](?:numbers|components) (?:wide|long)|维",
     ),
     "layers": _role(r"\b(?:layers|n_layers?|L)|层数", r"(?:decoder |encoder |transformer )?(?:layers?|blocks)\b|个?层"),
-    "batch": _role(r"batch(?: size)?(?: of)?|批(?:次|量)?大小", r"(?:such )?(?:sequences|sentences|examples)\b|个?(?:序列|句子|样本)"),
+    "batch": _role(r"batch(?: size)?(?: of)?|批(?:次|量)?(?:大小)?", r"(?:such )?(?:sequences|sentences|examples)\b|个?(?:序列|句子|样本)"),
     "heads": _role(
         r"\b(?:number of heads|n_?heads?|num_heads|h|H)|头数", r"(?:attention |query |parallel |such )*heads?\b|个?(?:注意力|查询|并行)?头"
     ),
@@ -49,12 +49,12 @@ ROLES = {
     "components": _role(r"", r"(?:independent )?(?:entries|components|terms|numbers)(?=[^.;]{0,40}(?:divid|variance|independent|normal))"),
     "entries": _role(
         r"(?:number of (?:scores|entries|pairs|elements))|(?:元素|分数)个?数|(?:遮住|屏蔽|遮掉|允许|保留)(?:的?位置)?(?:了|有)?",
-        r"(?:attention |raw |different |pairwise |allowed |visible |kept |masked |hidden |blocked |remaining |forbidden |non-?zero |possible )*(?:scores|entries|elements|cells|pairs|ones|zeros|dot products|numbers|similarities)\b|个?(?:注意力)?(?:分数|元素|单元|格子?|点积|数(?![据组])|对)|(?=of (?:the|its|all) \d[\d,]* (?:scores|entries|pairs|cells|positions))",
+        r"(?:attention |raw |different |pairwise |allowed |visible |kept |masked |hidden |blocked |remaining |forbidden |non-?zero |possible )*(?:scores|entries|elements|cells|pairs|ones|zeros|dot products|numbers|similarities)\b|个?(?:注意力)?(?:分数|元素|单元|格子?|点积|数(?![据组])|对)|(?=of (?:(?:the|its|all) )?\d[\d,]* (?:scores|entries|pairs|cells|positions))",
     ),
     "keys": _role(r"", r"(?:equal(?:ly likely)? |different |possible |uniform )*(?:keys|choices|options|classes|outcomes|candidates|scores|values)\b|个?(?:相等的|相同的|等概率的?)?(?:键|选项|类别|结果|候选|分数)"),
     "tokens": _role(
         r"\b[nNTL]|(?:sequence|context|window|input|prompt)(?: length| size)?|\blength|(?:长度|序列长|上下文|输入长度?)",
-        r"[- ]?(?:input |source |target )?(?:tokens?|words|positions|time ?steps|vectors|rows)\b|个?(?:词元|词|位置|token|tokens|词向量|向量|时间步|单词|字(?!节))(?!表)",
+        r"[- ]?(?:input |source |target )?(?:tokens?|words|positions|time ?steps|vectors|rows)\b|个?\s*(?:词元|词|位置|token|tokens|词向量|向量|时间步|单词|字(?!节))(?!表)",
     ),
     "nats": _role(r"", r"nats?\b|奈特"),
     "bits": _role(r"", r"bits?\b(?! (?:float|number|integer|precision))|比特"),
@@ -87,7 +87,7 @@ def role(amount: Amount, text: str) -> str:
         return ""
     # "4096 / 32 = 128": what is worked out is what stands before the sum.
     before = re.sub(r"(?:[\d\s*/^+().,-]|sqrt|d_\w+)*\d[\s)]*=\s*$", " ", before)
-    if re.search(r"\bof (?:the|its|all|these)\s*$", before):
+    if re.search(r"\bof (?:the|its|all|these)\s*$|\d of\s*$", before):
         return ""
     if (vocabulary := ROLES["vocabulary"][0]) and vocabulary.search(before[-70:]):
         return "vocabulary"
@@ -95,12 +95,20 @@ def role(amount: Amount, text: str) -> str:
     if of_head and of_head.search(before[-70:]) and re.match(r"[- ]?(?:wide|dim)|\s*维", after):
         return "each"
     for name, (_, pattern) in ROLES.items():
-        if pattern and pattern.match(after) and not (name == "each" and amount.value < 1):
+        if (
+            pattern
+            and pattern.match(after)
+            and not (name == "each" and not 1 <= amount.value <= 8192)
+        ):
             return name
     if amount.said.isalpha() and amount.said.isascii():
         return ""  # "parameters: three projections"
     for name, (pattern, _) in ROLES.items():
-        if pattern and pattern.search(before[-70:]):
+        if (
+            pattern
+            and pattern.search(before[-70:])
+            and not (name == "each" and amount.value > 8192)
+        ):
             return name
     return ""
 

@@ -17,7 +17,7 @@ from regard.explanation.notes.quantities import STRANGE, judge, other_convention
 from regard.explanation.numbers import written
 
 _SYMBOLS = re.compile(
-    r"(?<![\w^*/+(])(?:\d+ ?\*? ?)?(?:[ndhLTSNV](?:_model|_k|_ff|_f)?(?:\^\(?\d\)?)? ?\*? ?)+(?![\w(=^]|\s*[-=+*/(^])"
+    r"(?<![\w^*/+(])(?:\d+ ?\*? ?)?(?:[ndhLTSNV](?:_model|_k|_ff|_f)?(?:\^\(?\d\)?)? ?\*? ?)+(?![\w(=^]|\s*[-=+*/(^]|\s*(?:[ndhLTSNV](?:_\w+)?)+(?![A-Za-z])|\s*的?(?:terms?\b|parts?\b|products?\b|项|部分))"
 )
 """A product in letters: 8nd^2."""
 _COST = re.compile(r"\bcosts?\b|计算量", re.I)
