@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 DENIED = re.compile(
-    r"[(（]\s*[*×✗✘]\s*[)）]|❌|\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立",
+    r"[(（]\s*[*×✗✘]\s*[)）]|❌|\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立|不严谨",
     re.I,
 )
 """What denies the sentence that it stands in."""
@@ -30,6 +30,8 @@ UNLIKE = re.compile(
 """What compares: whose property it is cannot be told by its words."""
 
 
+_LISTED = re.compile(r"(?<=\b[QKV]),(?= ?[QKV]\b)")
+"""The comma of "Q, K and V"."""
 OTHER = re.compile(r"flash|linear attention|\bKV\b|cache|window|sparse|RNN|窗口|缓存|稀疏", re.I)
 """What "it" may be, other than attention."""
 
@@ -71,8 +73,9 @@ class Fact:
         if UNLIKE.search(clause):
             return None
         # What another part of the sentence denies is not this.
-        start = max(clause.rfind(comma, 0, found.start()) for comma in ",，") + 1
-        ends = [clause.find(comma, found.end()) for comma in ",，"]
+        whole = _LISTED.sub(" ", clause)
+        start = max(whole.rfind(comma, 0, found.start()) for comma in ",，") + 1
+        ends = [whole.find(comma, found.end()) for comma in ",，"]
         end = min((end for end in ends if end >= 0), default=len(clause))
         part = f"{clause[start : found.start()]} {clause[found.end() : end]}"
         part = re.sub(r"[(（][^()（）]*[)）]", " ", part)

@@ -53,7 +53,7 @@ OUTCOMES = (
         r"RNN|LSTM|recurr|conv|flash|window|sparse|linear attention|Mamba|feed|FFN|MLP|steps|循环|卷积|窗口|稀疏|前馈|步|path|路径|accuracy|quality|speed|速度|精度",
     ),
     ("parameters", r"parameter|\bweights of|参数"),
-    ("projections", r"project|投影|W_?[QKVO]\b"),
+    ("projections", r"project|投影|(?<![A-Za-z])W_?[QKVO]\b"),
     ("embedding", r"embedding|嵌入"),
     ("width of a head", r"(?:each|per|every)[- ]head|head (?:width|dim|size)|每个?头"),
     (
