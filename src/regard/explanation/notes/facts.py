@@ -24,7 +24,7 @@ NOT = re.compile(
 )
 """What denies a claim."""
 UNLIKE = re.compile(
-    r"\bunlike\b|\bcompared\b|\bin contrast\b|(?<!rather )\bthan\b|不像|相比|不同于|[与和][^。，,]{1,40}不同|而不是|而非",
+    r"\bunlike\b|\bcompared\b|\bin contrast\b|\bdiffer(?:ent|s) from\b|(?<!rather )\bthan\b|不像|相比|不同于|[与和][^。，,]{1,40}不同|而不是|而非",
     re.I,
 )
 """What compares: whose property it is cannot be told by its words."""
@@ -136,7 +136,7 @@ FACTS = (
     Fact(
         "note.parameters", "4d²", (r"attention|layer|注意力|层", r"parameters?\b|参数"),
         r"(?:grows?|increases?|depends?|scales?|proportional)[^.。]{0,24}(?:sequence|length|number of tokens|context|\bn\b)|(?:序列|长度|词数)[^。]{0,10}(?:增长|增加|成正比|有关|越[长大多])",
-        r"position|embedding|位置|嵌入",
+        r"position|embedding|\bKV\b|cache|memory|位置|嵌入|缓存|显存|内存",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
@@ -145,7 +145,7 @@ FACTS = (
         r"还是|如果|若|弄错|\bif\b|\bor\b|columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
     ),
     Fact(
-        "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
+        "note.axis", "Σⱼ a_ij = 1", (r"column|列", r"attention|softmax|weights?\b|scores?\b|注意力|权重|分数"),
         r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b(?!\.\d)|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b(?!\.\d)",
         r"还是|\bor\b|dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
     ),

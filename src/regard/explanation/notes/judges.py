@@ -51,7 +51,7 @@ def growth(match: re.Match[str], text: str, names: Names) -> Found | None:
     start = max(text.rfind(end, 0, match.start()) for end in ";；") + 1
     text = re.split("[;；]", text[start:])[0]
     factors = list(FACTOR.finditer(text))
-    if len(factors) < 2 or re.search(r"\bheads?\b|头", text):
+    if len(factors) < 2 or re.search(r"\bheads?\b|头|\bspeed\b|速度|sparse|稀疏", text, re.I):
         return None
     first, last = factors[0], factors[-1]
     near = text[max(0, first.start() - 24) : first.end() + 24]
