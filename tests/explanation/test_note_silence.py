@@ -94,6 +94,11 @@ SILENT = {
     "parameters beside a cache": "KV Cache 的显存随序列长度线性增长（并与层数等参数相关）。",
     "columns of a table of probabilities": "每列的加和都是1，因为条件概率需要总和为1。",
     "how fast a longer sequence is": "稀疏注意力用 6 倍速度执行 10 倍长的序列。",
+    "what an RNN lacks": "RNN 在并行计算方面有严重缺陷，这是它本身的序列依赖特性导致的。",
+    "the highest scores, and chance": ("先选出分数最高的 k 个，然后将其分数作为权重进行随机采样。"),
+    "a temperature beside what is found out": (
+        "他们采样多个回答（比如通过变化温度参数）并测量它们的一致性，以确定哪些是事实。"
+    ),
     "labels that move": "We see decoder_input_ids with the labels shifted to the right.",
 }
 
