@@ -31,12 +31,16 @@ def contradicted(told: Told, tolds: Iterable[Told]) -> bool:
             for each in tolds
             if each is not told
             and each.section == told.section
-            and not each.given
+            and not (each.given and numbers)
             and _in_numbers(each) == numbers
         ),
         key=lambda each: abs(each.line - told.line),
     )[: MOST - 1]
-    return not agree([told, *others]) and agree(others)
+    beside = [each for each in others if each.line == told.line]
+    return any(
+        not agree([told, *each]) and agree(each)
+        for each in ([beside, others] if len(beside) > 1 else [others])
+    )
 
 
 def _in_numbers(told: Told) -> bool:
@@ -101,4 +105,6 @@ class _Search:
         ):
             return False  # what comes out is as wide as the values
         d, h, k = (lengths.get(axis, "") for axis in "dhk")
+        if h and k and lengths.get("v", k) != k:
+            return False  # the heads are as wide in the values
         return not (d.isdigit() and h.isdigit() and k.isdigit()) or int(d) == int(h) * int(k)

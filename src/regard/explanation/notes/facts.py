@@ -145,9 +145,9 @@ FACTS = (
         r"还是|如果|若|弄错|\bif\b|\bor\b|columns? (?:sums?|add)|instead of rows|rather|would|列之?和",
     ),
     Fact(
-        "note.axis", "Σⱼ a_ij = 1", (r"column|列", r"attention|softmax|weights?\b|scores?\b|注意力|权重|分数"),
+        "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
         r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b(?!\.\d)|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b(?!\.\d)",
-        r"还是|\bor\b|dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
+        r"还是|\bor\b|dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|conditional|如果|若|沿|条件概率",
     ),
     Fact(
         "note.shift", "softmax(s + c) = softmax(s)", (r"softmax|weights|权重|max|最大",),
