@@ -65,6 +65,40 @@ SILENT = {
     "counting from one": r"Each expert $e = 1, \dots, E$ has weights of its own.",
     "a matrix that is split": "对于自注意力块，按行拆分第一个权重，按列拆分第二个权重。",
     "a power with T": r"For $T = 5$ it is $0.632^T \approx 0.1$.",
+    "a variance after a division by the width": (
+        "如果除以的是 $d_k$，方差就成了 $1/d_k$。比如 $d_k = 16$ 时，方差只有 0.0625。"
+    ),
+    "the variance of components, by their letters": (
+        "如果 $q_i$ 和 $k_i$ 的方差都是 0.25，那么每个乘积的方差是 0.0625，"
+        "$d_k=64$ 时点积的方差是 4。"
+    ),
+    "a sum of products is no product": (
+        r"Then $q\cdot k = \sum_{i=1}^{64} q_i k_i$ has mean 0 and variance $64$."
+        r" Dividing by $\sqrt{d_k} = 8$ brings the variance back to 1."
+    ),
+    "two parts that cost": (
+        "When we double the sequence the projections cost twice as much, and the two terms"
+        " that hold pairs cost four times as much."
+    ),
+    "two pairs of factors": (
+        "Twice as many tokens, four times as many scores;"
+        " ten times as many tokens, a hundred times as many."
+    ),
+    "a denial before a list": "It does not mean that $Q$, $K$ and $V$ are equal.",
+    "what others say": "有的文章写自注意力就是 $Q=K=V$，这个说法不严谨：三者乘了不同的矩阵。",
+    "what people say, and why not": (
+        "Many people say before the softmax everything is matrix multiplication, so it's linear,"
+        " but put in 2X:"
+    ),
+    "two costs of other things": "两者之比 $n/d=16$。\n\n$n=512$，$d=512$ 时两者相等。",
+    "parameters beside a cache": "KV Cache 的显存随序列长度线性增长（并与层数等参数相关）。",
+    "columns of a table of probabilities": "每列的加和都是1，因为条件概率需要总和为1。",
+    "how fast a longer sequence is": "稀疏注意力用 6 倍速度执行 10 倍长的序列。",
+    "what an RNN lacks": "RNN 在并行计算方面有严重缺陷，这是它本身的序列依赖特性导致的。",
+    "the highest scores, and chance": ("先选出分数最高的 k 个，然后将其分数作为权重进行随机采样。"),
+    "a temperature beside what is found out": (
+        "他们采样多个回答（比如通过变化温度参数）并测量它们的一致性，以确定哪些是事实。"
+    ),
     "labels that move": "We see decoder_input_ids with the labels shifted to the right.",
 }
 

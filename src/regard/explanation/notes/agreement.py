@@ -29,12 +29,19 @@ def contradicted(told: Told, tolds: Iterable[Told], sections: Mapping[int, Exten
         (
             each
             for each in tolds
-            if each is not told and each.section == told.section and _in_numbers(each) == numbers
+            if each is not told
+            and each.section == told.section
+            and not (each.given and numbers)
+            and _in_numbers(each) == numbers
         ),
         key=lambda each: abs(each.line - told.line),
     )[: MOST - 1]
     told_here = _admitted(told, sections) if numbers else {}
-    return not agree([told, *others], told_here) and agree(others, told_here)
+    beside = [each for each in others if each.line == told.line]
+    return any(
+        not agree([told, *each], told_here) and agree(each, told_here)
+        for each in ([beside, others] if len(beside) > 1 else [others])
+    )
 
 
 def _admitted(told: Told, sections: Mapping[int, Extents]) -> dict[str, set[str]]:
@@ -116,4 +123,6 @@ class _Search:
         ):
             return False  # what comes out is as wide as the values
         d, h, k = (lengths.get(axis, "") for axis in "dhk")
+        if h and k and lengths.get("v", k) != k:
+            return False  # the heads are as wide in the values
         return not (d.isdigit() and h.isdigit() and k.isdigit()) or int(d) == int(h) * int(k)

@@ -37,7 +37,7 @@ LEXICON = {
     "after softmax": "after the softmax|after softmax|softmax 之后|softmax之后|softmax 后|softmax后", "softmax first": "先做 softmax|先做softmax|先 softmax|softmax first", "stores": "store*|hold*|keep|keeps|save*|contain*|存|存储|保存|缓存的是|缓存了|存放", "rotates": "rotat*|act|acts|turn*|appl*|旋转|作用|应用", "concatenates": "concatenat*|stacked|appended|拼接|串联",
     "multiplies": "multipli*|multiply|相乘|乘以|乘到|乘上", "averages": "averag*|mean of|取平均|求平均|平均", "summed": "加起来|summed|sum of|added|相加|求和", "root": "开方|开根号|sqrt|square root|根号|平方根",
     "sparse": "sparse|ignores small|drops small|lossy|稀疏|有损|丢弃", "alike": "similar*|nearly|both|versus|vs|类似|都", "dense": "DenseNet|U-Net|Inception|1 * 1|fully connected|scale*|系数|全连接",
-    "hardly": "limit*|hinder*|difficult*|hard|prevent*|gate*|batch*|GPU*|matri*|难以|限制|受限|无法|批|门|状态|方向|矩阵", "applied": "appl*|add|adds|added|set|fill*|multipli*|multiply|施加|应用|加上|加|填|置|设|乘|使用", "zero": "0|zero*|变为|变成|ignor*|忽略|renormal*|重新归一|dropout",
+    "hardly": "limit*|hinder*|difficult*|hard|prevent*|gate*|batch*|GPU*|matri*|难以|限制|受限|无法|批|门|状态|方向|矩阵|缺陷|缺点|不足|很差|较差", "applied": "appl*|add|adds|added|set|fill*|multipli*|multiply|施加|应用|加上|加|填|置|设|乘|使用", "zero": "0|zero*|变为|变成|ignor*|忽略|renormal*|重新归一|dropout",
     "before softmax": "before the softmax|before softmax|prior to the softmax|softmax 之前|softmax之前|softmax 前|softmax前",
     "encoder-only": "encoder-only|encoder only|only the encoder|仅编码器|只用编码器|纯编码器|编码器架构|只有编码器|只使用编码器", "decoder-only": "decoder-only|decoder only|only the decoder|仅解码器|只用解码器|纯解码器|解码器架构|只有解码器|只使用解码器",
     "encoder-decoder": "encoder-decoder|编码器-解码器|编解码",

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 DENIED = re.compile(
-    r"[(（]\s*[*×✗✘]\s*[)）]|❌|\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立",
+    r"[(（]\s*[*×✗✘]\s*[)）]|❌|\bwrong\b|\bmyth\b|\bmistake|\bincorrect|\bfalse\b|\bmisread|\bmisconception|错误|错的|误解|误以为|误区|不对|不正确|不成立|不严谨",
     re.I,
 )
 """What denies the sentence that it stands in."""
@@ -24,12 +24,14 @@ NOT = re.compile(
 )
 """What denies a claim."""
 UNLIKE = re.compile(
-    r"\bunlike\b|\bcompared\b|\bin contrast\b|(?<!rather )\bthan\b|不像|相比|不同于|[与和][^。，,]{1,40}不同|而不是|而非",
+    r"\bunlike\b|\bcompared\b|\bin contrast\b|\bdiffer(?:ent|s) from\b|(?<!rather )\bthan\b|不像|相比|不同于|[与和][^。，,]{1,40}不同|而不是|而非",
     re.I,
 )
 """What compares: whose property it is cannot be told by its words."""
 
 
+_LISTED = re.compile(r"(?<=\b[QKV]),(?= ?[QKV]\b)")
+"""The comma of "Q, K and V"."""
 OTHER = re.compile(r"flash|linear attention|\bKV\b|cache|window|sparse|RNN|窗口|缓存|稀疏", re.I)
 """What "it" may be, other than attention."""
 
@@ -71,8 +73,9 @@ class Fact:
         if UNLIKE.search(clause):
             return None
         # What another part of the sentence denies is not this.
-        start = max(clause.rfind(comma, 0, found.start()) for comma in ",，") + 1
-        ends = [clause.find(comma, found.end()) for comma in ",，"]
+        whole = _LISTED.sub(" ", clause)
+        start = max(whole.rfind(comma, 0, found.start()) for comma in ",，") + 1
+        ends = [whole.find(comma, found.end()) for comma in ",，"]
         end = min((end for end in ends if end >= 0), default=len(clause))
         part = f"{clause[start : found.start()]} {clause[found.end() : end]}"
         part = re.sub(r"[(（][^()（）]*[)）]", " ", part)
@@ -133,7 +136,7 @@ FACTS = (
     Fact(
         "note.parameters", "4d²", (r"attention|layer|注意力|层", r"parameters?\b|参数"),
         r"(?:grows?|increases?|depends?|scales?|proportional)[^.。]{0,24}(?:sequence|length|number of tokens|context|\bn\b)|(?:序列|长度|词数)[^。]{0,10}(?:增长|增加|成正比|有关|越[长大多])",
-        r"position|embedding|位置|嵌入",
+        r"position|embedding|\bKV\b|cache|memory|位置|嵌入|缓存|显存|内存",
     ),
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"softmax",),
@@ -144,7 +147,7 @@ FACTS = (
     Fact(
         "note.axis", "Σⱼ a_ij = 1", (r"column|列",),
         r"(?:each|every|all|the) columns?\b[^.。]{0,40}(?:sums?|adds?)[^.。]{0,6} to (?:1|one)\b(?!\.\d)|每一?列[^。]{0,16}和(?:[都也均总])*(?:为|是|等于)\s*1\b(?!\.\d)",
-        r"还是|\bor\b|dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|如果|若|沿",
+        r"还是|\bor\b|dim\s*=\s*0|axis\s*=\s*0|over the quer|would|first axis|conditional|如果|若|沿|条件概率",
     ),
     Fact(
         "note.shift", "softmax(s + c) = softmax(s)", (r"softmax|weights|权重|max|最大",),

@@ -48,8 +48,10 @@ def factor(text: str) -> float:
 
 def growth(match: re.Match[str], text: str, names: Names) -> Found | None:
     """Of k times the length: k² times the weights, k times the projections; X Xᵀ X grows as k³."""
+    start = max(text.rfind(end, 0, match.start()) for end in ";；") + 1
+    text = re.split("[;；]", text[start:])[0]
     factors = list(FACTOR.finditer(text))
-    if len(factors) < 2 or re.search(r"\bheads?\b|头", text):
+    if len(factors) < 2 or re.search(r"\bheads?\b|头|\bspeed\b|速度|sparse|稀疏", text, re.I):
         return None
     if re.search("[;；]", text[factors[0].end() : factors[-1].start()]):
         return None  # each half tells its own two
@@ -99,6 +101,10 @@ def always(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 def linear(match: re.Match[str], text: str, names: Names) -> Found | None:
     """In V attention is linear, given the weights; in X it is not, with or without softmax."""
+    if re.search(
+        r"(?:people|many|some) (?:say|think|claim|believe)\b.*\bbut\b|有人.*但", text, re.I
+    ):
+        return None
     part = re.split(r"[,，;；]", text[match.start() :])[0]
     negated = NOT.search(f"{text[: match.start()]} {part}") is not None
     denied = negated or DENIED.search(text) is not None or bool(
@@ -159,7 +165,7 @@ def heads(match: re.Match[str], text: str, names: Names) -> Found | None:
 
 
 def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
-    """4nd² = 2n²d at n = 2d."""
+    """4nd² = 2n²d at n = 2d: of both, and of nothing else that a note compares."""
     if not re.search(
         r"cost|multipl|FLOP|projection|4nd|代价|计算量|乘法|投影|相等",
         " ".join([*names.recent[-1:], text]),
@@ -167,6 +173,8 @@ def equal_at(match: re.Match[str], text: str, names: Names) -> Found | None:
     ):
         return None
     whole = " ".join([*names.recent[-1:], text])
+    if re.search(r"n\s*/\s*d\s*=\s*\d", " ".join(names.recent)):
+        return None
     solved = re.search(
         r"(\d*)n\^2\s*\*?\s*d\s*=\s*(\d+)nd\^2|(\d+)nd\^2\s*=\s*(\d*)n\^2\s*\*?\s*d", whole
     )

@@ -37,6 +37,12 @@ def in_words(text: str) -> str:
     root = r"(?:the )?square root of (?:the )?(?:dimension|width|d)(?:_\w+)?\b"
     text = re.sub(root, "sqrt(d)", text)
     text = re.sub(r"(?:d_?k?|维度|维数)\s*的?(?:平方根|开方)", "sqrt(d)", text)
+    text = re.sub(
+        r"\bsum_?i?\s*(?:=\s*1)?(?:\s*\^\s*\S+)?\s*q_?i\s*\*?\s*k_?i",
+        "the dot product",
+        text,
+        flags=re.I,
+    )
     for inside, words in _OF:
         text = re.sub(rf"\b(?:Var|D|V)\s*[\[(]\s*{inside}\s*[\])]", words, text)
     return text

@@ -53,12 +53,12 @@ _THINGS = {
     "temperature": r"temperatures?|[高低]温|温度|tau\b", "large input": r"(?:softmax )?(?:inputs?|scores?|logits?|dot products?)|(?:输入|分数|点积|数值|内积)",
     "many heads": r"(?:number of )?heads(?! are| is)|头数?", "wide": r"\bd_?k\b|dimension\w*|维度|维数", "high dimension": r"dimensions?(?: index| indices)?|维度?",
     "kv heads": r"(?:KV|key[-/ ]value) (?:heads|groups)|(?:KV|键值)头数?",
-    "sharp": r"sharp\w*|peak\w*|concentrat\w*|one-hot|spik\w*|greedy|determinis\w*|confiden\w*|argmax|hard max|尖锐?|集中|独热|确定|贪心|自信", "flat": r"flat\w*|uniform\w*|smooth\w*|random\w*|divers\w*|diffuse|even(?:ly)?|spread out|soft(?!max)\w*|随机|多样|分散|平均(?!值)|均匀|平缓|平坦|平滑",
+    "sharp": r"sharp\w*|peak\w*|concentrat\w*|one-hot|spik\w*|greedy|determinis\w*|confiden\w*|argmax|hard max|尖锐?|集中|独热|确定(?:性|的)|更确定|越确定|贪心|自信", "flat": r"flat\w*|uniform\w*|smooth\w*|random\w*|divers\w*|diffuse|even(?:ly)?|spread out|soft(?!max)\w*|随机|多样|分散|平均(?!值)|均匀|平缓|平坦|平滑",
     "gradient": r"softmax(?:'s)? gradients?|gradients? of (?:the )?softmax|softmax ?的梯度", "head size": r"(?:each|every) head\b[^,，.]{0,20}(?:dimension\w*|width|size|dim)|(?:dimension\w*|width|size) of (?:each|every|a) head|head dim\w*|每个头的?(?:维度|维数|宽度)",
     "score size": r"(?:dot products?|scores?|variance|magnitude)|(?:点积|分数|方差)", "frequency": r"frequenc\w*|oscillat\w*|频率", "wavelength": r"wavelengths?|波长|周期",
     "cache": r"cache|缓存",
 }  # fmt: skip
-_UP = r"(?:(?:to|towards?|→|->|approach\w*)\s*inf\w*|趋[于近向]?\s*(?:inf|无穷)\w*|无穷大|高(?=温)|(?:above|over|>|greater than|大于|高于) 1|turn\w* up|higher|larger|greater|bigger|more|big|large|high|longer|faster|rais\w+|increas\w+|grow\w*|ris\w+|widen\w*|explod\w*|越[高大多长快]|[更很过太较]?[高大多长快](?!小)|升高|增[大加]|变[大高长多快]|提高)"
+_UP = r"(?:(?:to|towards?|→|->|approach\w*)\s*inf\w*|趋[于近向]?\s*(?:inf|无穷)\w*|无穷大|高(?=温)|(?:above|over|>|greater than|大于|高于) 1|turn\w* up|higher|larger|greater|bigger|more|big|large|high|longer|faster|rais\w+|increas\w+|grow\w*|ris\w+|widen\w*|explod\w*|越[高大多长快]|[更很过太较]?(?<!最)[高大多长快](?![小个])|升高|增[大加]|变[大高长多快]|提高)"
 _DOWN = r"(?:(?:to|towards?|→|->|approach\w*|near|close to)\s*(?:0|zero)|趋[于近向]?\s*(?:0|零)|接近\s*0|低(?=温)|(?:below|<|less than|小于|低于) 1|cold|lower\w*|smaller|less|fewer|small|low|shorter|slower|decreas\w+|reduc\w+|shrink\w*|vanish\w*|tiny|越[低小少短慢]|[更很过太较]?(?<!大)[低小少短慢]|降低|减[小少]|变[小低短少慢]|消失)"
 _DIRECTION = re.compile(
     rf"(?P<up>(?<![A-Za-z]){_UP}(?![A-Za-z]))|(?P<down>(?<![A-Za-z]){_DOWN}(?![A-Za-z]))", re.I
@@ -162,7 +162,11 @@ def check_signs(clause: str) -> Iterator[Found]:
         else:
             last = _rises(directions.pop()) if len(directions) == 2 else 0
         alone = driver == "temperature" and len(directions) == 1
-        if len(directions) != 1 or not last or not (alone or _near(directions[0], found, clause)):
+        if (
+            len(directions) != 1
+            or not last
+            or not _near(directions[0], found, clause, 40 if alone else 14)
+        ):
             continue
         up = _rises(directions[0])
         if up * last == sign:
@@ -176,11 +180,11 @@ def _rises(direction: re.Match[str]) -> int:
     return 1 if direction["up"] else -1
 
 
-def _near(direction: re.Match[str], thing: re.Match[str], clause: str) -> bool:
+def _near(direction: re.Match[str], thing: re.Match[str], clause: str, most: int) -> bool:
     """Whether the direction is that of the thing: "larger scores", "the scores grow"."""
     first, last = sorted([direction.span(), thing.span()])
     between = clause[first[1] : last[0]]
-    return len(between) <= 14 and not re.search(r"[,，;；]", between)
+    return len(between) <= most and not re.search(r"[,，;；]", between)
 
 
 def _tendency(outcome: str, sign: int, chinese: bool) -> str:

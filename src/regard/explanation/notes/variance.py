@@ -23,7 +23,7 @@ Found = tuple[bool, str, dict[str, str]]
 _SUBJECTS = (
     ("mean", r"\b(?:mean|average)(?= of (?:the |these |those |all )?(?:n|\d+|many|independent|values) |,? (?:has|have) )|求平均|取平均|均值(?=的(?:方差|标准差)|[，,])"),
     ("term", r"\b(?:each|every|one|single|individual) (?:of (?:the|these) )?(?:products?|terms?|summands?)\b|\bterms(?= (?:of|with|having) (?:a )?variance)|\bq_?i\s*\*?\s*k_?i\b|每一?[项个](?!分量|数|元素|变量|方差为)(?:乘积)?|每个乘积|各项|乘积项"),
-    ("part", r"\bq\s*(?:and|和|与|、|,)\s*k(?= have|\s*的(?:方差|标准差))|\b(?:components?|entries|coordinates?|elements|numbers|variables?)\b(?: of (?:both |the )?(?:vectors )?q and k\b)?|分量|元素|每一?维|个数(?!量)|变量"),
+    ("part", r"\bq\s*(?:and|和|与|、|,)\s*k(?= have|\s*的(?:方差|标准差))|\bq_?i\s*(?:and|和|与|、|,)\s*k_?i\b|\b(?:components?|entries|coordinates?|elements|numbers|variables?)\b(?: of (?:both |the )?(?:vectors )?q and k\b)?|分量|元素|每一?维|个数(?!量)|变量"),
     ("dot", r"dot[- ]products?|inner products?|\bq\s*\*\s*k\b|\bq\^T\s*k\b|\b(?:scores?|logits?)\b|QK\^?T|Q K\^T|点积|内积|分数|得分"),
     ("sum", r"\bsum\b|之和|总和|求和"),
     ("q", r"(?<![*/(])(?<![*/(] )\bq(?= (?:has|have|is|are)\b|\s*的(?:方差|标准差))"),
@@ -47,7 +47,7 @@ _WIDTH = re.compile(
 _DIVIDED = re.compile(
     r"(?:divid\w*|scal\w*|division)[^.。,，=]{0,20}? (?:by|with) (?P<by>[^.。,，;]+?)(?=\s+(?:the|gives|makes|keeps|it|its|we|would|leaves|brings|and|then|to|so|instead|rather|itself)\b|[.。,，;:]|$)"
     r"|(?:\bus\w+|用)\s*(?P<used>d_?k?)\s*(?=instead of|rather than|而不是|而非)"
-    r"|(?:除以|乘以(?=\s*1/))\s*(?P<zh>[^。，,;；是因方标]+?)\s*(?=[之以]?后|而不是|而非|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
+    r"|(?:除以(?:的是)?|乘以(?=\s*1/))\s*(?P<zh>[^。，,;；是因方标]+?)\s*(?=[之以]?后|而不是|而非|时|，|,|。|$|得|就|则|可|能|会|使|让|的话)",
     re.I,
 )
 _SCALED = re.compile(
