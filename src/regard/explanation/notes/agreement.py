@@ -7,9 +7,9 @@ any way, and where all the others agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from regard.explanation.notes.extents import axes_called
+from regard.explanation.notes.extents import Extents, axes_called, with_derived
 from regard.explanation.notes.tensors import Told, forms_of
 
 MOST = 9
@@ -22,8 +22,9 @@ _CALLED = {"i": "n", "j": "n", "v": "vkd", "k": "kd", "g": "gh", "P": "Pn", "D":
 """Whose letters an axis goes by, other than its own."""
 
 
-def contradicted(told: Told, tolds: Iterable[Told]) -> bool:
-    """Whether ``told`` cannot be so beside the other shapes of its section."""
+def contradicted(told: Told, tolds: Iterable[Told], sizes: Extents) -> bool:
+    """Whether ``told`` cannot be so beside the other shapes and the ``sizes`` of its section."""
+    lengths = _lengths(sizes) if _in_numbers(told) else {}
     numbers = _in_numbers(told)
     others = sorted(
         (
@@ -38,7 +39,7 @@ def contradicted(told: Told, tolds: Iterable[Told]) -> bool:
     )[: MOST - 1]
     beside = [each for each in others if each.line == told.line]
     return any(
-        not agree([told, *each]) and agree(each)
+        not agree([told, *each], lengths) and agree(each, lengths)
         for each in ([beside, others] if len(beside) > 1 else [others])
     )
 
@@ -47,9 +48,18 @@ def _in_numbers(told: Told) -> bool:
     return all(size.isdigit() for size in told.axes)
 
 
-def agree(tolds: Sequence[Told]) -> bool:
+def _lengths(sizes: Extents) -> dict[str, str]:
+    """The length of each axis that a section tells one size of."""
+    known = with_derived(sizes)
+    found = {axis: next(iter(known[axis])) for axis in "Bhdk" if len(known[axis]) == 1}
+    if len(known["n"]) == 1 and not known["s"] | known["t"]:
+        found |= dict.fromkeys("ij", next(iter(known["n"])))
+    return found
+
+
+def agree(tolds: Sequence[Told], lengths: Mapping[str, str]) -> bool:
     """Whether one form for each and one length for each axis make all of ``tolds``."""
-    return _Search(tolds).all_fit(0, {})
+    return _Search(tolds).all_fit(0, dict(lengths))
 
 
 class _Search:

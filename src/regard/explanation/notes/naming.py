@@ -72,7 +72,9 @@ def check_tensors(lines: Sequence[str], names: Names) -> list[Verdict]:
             told.line, told.said, "wrong", "note.wrong", {"right": _written(right, told.said)}
         )
         for told, right in judged(tolds, sections)
-        if right == told.axes or told.right or contradicted(told, tolds)
+        if right == told.axes
+        or told.right
+        or contradicted(told, tolds, sections.get(told.section, {}))
     ]
 
 
