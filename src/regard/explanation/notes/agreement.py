@@ -24,7 +24,8 @@ _CALLED = {"i": "n", "j": "n", "v": "vkd", "k": "kd", "g": "gh", "P": "Pn", "D":
 
 def contradicted(told: Told, tolds: Iterable[Told], sizes: Extents) -> bool:
     """Whether ``told`` cannot be so beside the other shapes and the ``sizes`` of its section."""
-    lengths = _lengths(sizes) if _in_numbers(told) else {}
+    of_weights = told.kind[:1] in "Ww"  # as wide as what comes in, which may be of another model
+    lengths = _lengths(sizes) if _in_numbers(told) and not of_weights else {}
     numbers = _in_numbers(told)
     others = sorted(
         (
