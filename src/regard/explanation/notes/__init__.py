@@ -53,6 +53,8 @@ UNIT = re.compile(r"(\d)\$(\s*[KMGT]i?B)\b")
 """A unit behind the formula that its number stands in."""
 PYTHON = ("python", "py", "python3", "pycon")
 ANSWER = re.compile(r"^\W*(?:答|A|Answer)\s*[:：]\s*\**\s*")
+QUOTED = re.compile(r"^\W*(?:Q|问|提问|Question)\s*\d*\s*[:：]")
+"""What opens a question."""
 ASKED = re.compile(r"(.*\d.*?)[?？]\W*", re.S)
 BOLD = re.compile(r"(?<![A-Za-z0-9_)\]])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![A-Za-z0-9_])")
 ASKED_WHICH = re.compile(
@@ -189,16 +191,7 @@ def _prose(line: int, text: str, names: Names) -> list[Verdict]:
             names.said.add("positions")
         shapes, rest = check_shapes(line, sentence)
         answer = _answered(names, rest)
-        in_words = check_sentence(line, rest, names, before)
-        if not in_words and names.asked and (ASKED_WHICH.search(names.asked) or len(rest) < 60):
-            asked = re.sub(r"[,，][^,，]*吗\s*[?？]\s*$", "", names.asked)
-            asked, said_so = ASKING.sub(" ", asked).strip(), ANSWER.sub("", rest)
-            in_words = check_sentence(line, f"{asked} {said_so}", names) or check_sentence(
-                line, f"{asked} {'是' if re.search('[一-鿿]', asked) else 'is'} {said_so}", names
-            )
-        statement = _affirmed(names.asked, rest)
-        if not in_words and statement:
-            in_words = check_sentence(line, statement, names)
+        in_words = _said_in_words(line, rest, before, names)
         equations = check_line(line, written_out(rest), names) if not _spoken(in_words) else []
         if ASSUMED.search(rest):  # "let |x| = 1" is no claim of this note's x
             equations = [
@@ -241,6 +234,22 @@ def _sized(line: int, text: str, names: Names, sized: list[Verdict]) -> list[Ver
     if counted and any(right for right, _, _ in check_models(plain(text))):
         return [verdict for verdict in sized if verdict.status != "wrong"]
     return sized
+
+
+def _said_in_words(line: int, sentence: str, before: str, names: Names) -> list[Verdict]:
+    """The claims in words of a sentence, alone or as the answer to the question before it."""
+    asked = names.asked
+    found = check_sentence(line, sentence, names, before)
+    if not found and asked and (ASKED_WHICH.search(asked) or not YES_OR_NO.search(asked)):
+        about = ASKING.sub(" ", re.sub(r"[,，][^,，]*吗\s*[?？]\s*$", "", asked)).strip()
+        answer, link = ANSWER.sub("", sentence), "是" if re.search("[一-鿿]", about) else "is"
+        found = check_sentence(line, f"{about} {answer}", names)
+        found = found or check_sentence(line, f"{about} {link} {answer}", names)
+    if not found and (statement := _affirmed(asked, sentence)):
+        found = check_sentence(line, statement, names)
+    if QUOTED.match(sentence):  # what somebody asks is no claim of the note
+        return [verdict for verdict in found if verdict.status != "wrong"]
+    return found
 
 
 YES = re.compile(

@@ -174,8 +174,15 @@ class Names:
     def encoding(self, place: int) -> Floats | None:
         """The sinusoids of a position, where the width has been told."""
         width = next((self.values[name] for name in ("d", "d_model") if name in self.values), None)
-        if width is None or width.ndim or not 2 <= width <= 1024 or place > 4096:
-            return None
+        several = {float(told) for name in ("d", "d_model") for told in self.told.get(name, ())}
+        if (
+            width is None
+            or width.ndim
+            or not 2 <= width <= 1024
+            or place > 4096
+            or len(several) > 1
+        ):
+            return None  # of several widths it cannot be told which is meant
         return np.asarray(sinusoids(place + 1, int(width))[-1])
 
     def _made_of(self, name: str) -> Floats | None:

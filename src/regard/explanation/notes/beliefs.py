@@ -154,7 +154,6 @@ BELIEFS = (
     Belief(("attention|output",), "mixed", {"": "value"}, ("value", "key", "query"), ("V (the values)", "V（值）"), ("scores",), near=6),
     Belief(("scores", "query"), "dot", {"": "key"}, ("key", "value vectors"), ("Q and K", "Q 与 K"), ("mixed",)),
     Belief(("softmax",), "applied|normalised", {"": "each row"}, ("each row", "each column"), ("each row: Σⱼ a_ij = 1", "每一行：Σⱼ a_ij = 1"), ("axis",), near=24),
-    Belief(("weights|matrix",), "", {"": "asymmetric"}, ("symmetric",), ("a_ij ≠ a_ji", "a_ij ≠ a_ji"), ("bare",)),
     Belief(("causal",), "hide", {"": "future"}, ("future", "past")),
     Belief(("mask",), "applied", {"": "before softmax"}, ("before softmax", "after softmax"), ("before the softmax: −∞ → softmax", "softmax 之前：−∞ → softmax"), ("keep", "constant", "zero"), near=12),
     Belief(("mask",), "", {"": "before softmax"}, ("softmax first",), ("before the softmax: −∞ → softmax", "softmax 之前：−∞ → softmax"), ("zero",)),

@@ -178,7 +178,7 @@ def _of_one(head: list[str], numbers: Numbers, column: int, target: int) -> Laws
         return
     of_size = _SIZE.search(head[target]) and _DRIVER.search(plain(head[column]).strip())
     for power in _POWERS:
-        if factor := _factor(claimed / x**power):
+        if factor := _factor(claimed / x**power, bool(of_size)):
             plainly = power in (1.0, 2.0)
             sure = of_size and plainly and (len(x) > _LEAST or "iB" in head[target])
             yield factor * x**power, _BY_HEAD if sure else _BY_DIGITS * (plainly and _long(claimed))
@@ -204,10 +204,11 @@ def _long(numbers: Floats) -> bool:
     return all(len(f"{number:.6g}".replace(".", "").strip("0")) >= 3 for number in numbers.tolist())
 
 
-def _factor(ratios: Floats) -> float:
-    """What most rows multiply with; any number where there are rows enough to be sure of it."""
+def _factor(ratios: Floats, of_size: bool) -> float:
+    """What most rows multiply with: a number that people write, or of sizes in many rows any."""
     median = float(np.median(ratios))
-    return _nice(median) or (median if len(ratios) > _LEAST + 1 and np.isfinite(median) else 0.0)
+    many = of_size and len(ratios) > _LEAST + 1 and np.isfinite(median)
+    return _nice(median) or (median if many else 0.0)
 
 
 def _nice(factor: float) -> float:

@@ -177,6 +177,7 @@ def _of_lists(line: int, text: str, told: list[Figure], names: Names) -> Iterato
             right = right[1::2] if unit[1] else right[::2]
         if asked == "sum":
             also += [*_tails(text[: figure.start]), sum(names.mended)]
+            also += [sum(names.mended) + again for again in names.mended]  # two scores are alike
         if asked == "largest":
             weights = (step.table for step in steps(names) if step.kind == "weight")
             also += [float(each) for table in weights for each in table.max(1)]

@@ -86,7 +86,7 @@ RELATIONS = (
     Relation("perplexity", ("entropy",), lambda s: float(np.exp(s["entropy"])), "perplexity|困惑", others=(lambda s: 2.0 ** s["entropy"],), far=False),
     Relation("weight", ("_outcomes",), lambda s: 1 / s["_outcomes"], "uniform", far=False, unless="maximum|largest|最大|at most"),
     Relation("scale", ("_head",), lambda s: s["_head"] ** -0.5, others=(lambda s: s["_head"] ** 0.5,), about=r"scor|dot|scal|logit|分数|点积|缩放", unless=r"embed|嵌入"),
-    Relation("divisor", ("_head",), lambda s: s["_head"] ** 0.5, r"scor|dot|scal|logit|divid|分数|点积|缩放|除以", unless=r"embed|嵌入|\bheads\b|variance|deviation|方差|标准差|个头", far=False),
+    Relation("divisor", ("_head",), lambda s: s["_head"] ** 0.5, r"scor|dot|scal|logit|divid|分数|点积|缩放|除以", unless=r"embed|嵌入|\bheads\b|每个?头|\bh\s*=|variance|deviation|方差|标准差|个头", far=False),
     Relation("norm", ("square",), lambda s: s["square"] ** 0.5, r"squared|square|平方", far=False),
     Relation("frequencies", ("width",), lambda s: s["width"] / 2, r"sinus|position|sine|rotary|rope|正弦|位置|旋转"),
     Relation("slope", ("heads",), lambda s: 2 ** (-8 / s["heads"]), "alibi|slope|斜率"),

@@ -81,10 +81,10 @@ def check_rows(line: int, text: str, names: Names, *, known: bool = False) -> li
         return [Verdict(line, said, "right", "note.right")]
     spelled = plain(text)
     if any(
-        re.search(r"[一-鿿]|[A-Za-z]{4}", spelled[one.end() : other.start()])
+        re.search(r"和只有|和[为是]|之和|\bsum\b|\btotal\b", spelled[one.end() : other.start()])
         for one, other in pairwise(found)
     ):
-        return []  # the words between them may say that they are of different things
+        return []  # one of them is the sum of the others
     digits = float(-np.log10(units).mean())
     if same >= 2 and 3 * same >= 2 * len(numbers) and (known or same * digits >= 6):
         return [Verdict(line, said, "wrong", "note.wrong", {"right": shown(row, units)})]
