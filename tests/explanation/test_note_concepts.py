@@ -7,8 +7,8 @@ import re
 import pytest
 
 from regard.explanation.notes import fact_check
-from regard.explanation.notes.models import MODELS
-from regard.explanation.notes.tendencies import ORDERS, SIGNS
+from regard.explanation.notes.sizes.models import MODELS
+from regard.explanation.notes.words.tendencies import ORDERS, SIGNS
 from regard.explanation.numbers import written
 
 RIGHT = [

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.explanation.notes import catalogue, fact_check
+from regard.explanation.notes import fact_check
+from regard.explanation.notes.sizes import catalogue
 
 GPT = "GPT-2 small has 12 layers, 12 heads and a width of 768; the vocabulary is 50,257.\n\n"
 BERT = "BERT-base：层数 12，头数 12，隐藏维度 768，前馈维度 3072，词表 30522。\n\n"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.explanation.notes import fact_check
-from regard.explanation.notes.siblings import written_tables
+from regard.explanation.notes.tables.siblings import written_tables
 
 FORMS = [
     ("| tokens | cache |\n|---|---|\n", "| {n} | {x} |\n"),

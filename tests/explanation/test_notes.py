@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from regard._words import LANGUAGES
 from regard.cli import main
 from regard.explanation.notes import fact_check
-from regard.explanation.notes.algebra import Names, value
-from regard.explanation.notes.parsing import NotUnderstood, Parser
+from regard.explanation.notes.mathematics.algebra import Names, value
+from regard.explanation.notes.mathematics.parsing import NotUnderstood, Parser
 
 NOTES = sorted((Path(__file__).parent / "notes").glob("*.md"))
 WRONG = re.compile(r"\s*<!-- wrong: (.*?) -->")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from regard.explanation.notes import fact_check
-from regard.explanation.notes.arrays import Ghost
-from regard.explanation.notes.code import expected
-from regard.explanation.notes.programs import Program
+from regard.explanation.notes.programs.arrays import Ghost
+from regard.explanation.notes.programs.blocks import expected
+from regard.explanation.notes.programs.statements import Program
 
 NUMPY = """
 import numpy as np

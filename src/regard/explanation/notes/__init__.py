@@ -9,32 +9,32 @@ from itertools import takewhile
 import numpy as np
 
 from regard._words import Language
-from regard.explanation.notes import growth
-from regard.explanation.notes.algebra import Names
-from regard.explanation.notes.checked import check_attention, check_masks
 from regard.explanation.notes.claim import FactCheck, Verdict
-from regard.explanation.notes.code import check_block_of_code, check_inline
-from regard.explanation.notes.columns import check_items
+from regard.explanation.notes.digits.figures import distinct
+from regard.explanation.notes.digits.listed import check_lists
+from regard.explanation.notes.digits.series import check_series
+from regard.explanation.notes.digits.worked import settled
 from regard.explanation.notes.doubts import without_doubtful
-from regard.explanation.notes.equations import check_line
-from regard.explanation.notes.evaluating import Made
-from regard.explanation.notes.figures import distinct
-from regard.explanation.notes.instances import check_instances, known
-from regard.explanation.notes.listed import check_lists
-from regard.explanation.notes.mathtext import plain
-from regard.explanation.notes.models import check_models
-from regard.explanation.notes.naming import check_tensors
-from regard.explanation.notes.outputs import check_output
-from regard.explanation.notes.parsing import parsed
-from regard.explanation.notes.proportions import check_proportions
-from regard.explanation.notes.references import check_reference, lengths_of, with_sizes
-from regard.explanation.notes.relations import check_sizes
-from regard.explanation.notes.sentences import check_sentence
-from regard.explanation.notes.series import check_series
-from regard.explanation.notes.shapes import check_shapes
-from regard.explanation.notes.spoken import written_out
-from regard.explanation.notes.tables import check_rows, check_table
-from regard.explanation.notes.worked import settled
+from regard.explanation.notes.mathematics.algebra import Names
+from regard.explanation.notes.mathematics.equations import check_line
+from regard.explanation.notes.mathematics.instances import check_instances, known
+from regard.explanation.notes.mathematics.mathtext import plain
+from regard.explanation.notes.mathematics.parsing import parsed
+from regard.explanation.notes.mathematics.spoken import written_out
+from regard.explanation.notes.programs.blocks import check_block_of_code, check_inline
+from regard.explanation.notes.programs.checked import check_attention, check_masks
+from regard.explanation.notes.programs.evaluating import Made
+from regard.explanation.notes.programs.outputs import check_output
+from regard.explanation.notes.sizes import growth
+from regard.explanation.notes.sizes.models import check_models
+from regard.explanation.notes.sizes.proportions import check_proportions
+from regard.explanation.notes.sizes.references import check_reference, lengths_of, with_sizes
+from regard.explanation.notes.sizes.relations import check_sizes
+from regard.explanation.notes.tables.columns import check_items
+from regard.explanation.notes.tables.rows import check_rows, check_table
+from regard.explanation.notes.tensors.naming import check_tensors
+from regard.explanation.notes.tensors.shapes import check_shapes
+from regard.explanation.notes.words.sentences import check_sentence
 
 __all__ = ["FactCheck", "fact_check"]
 

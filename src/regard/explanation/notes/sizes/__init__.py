@@ -1,0 +1,1 @@
+"""How much the parts of a Transformer hold and cost, and how that grows."""
