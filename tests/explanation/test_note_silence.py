@@ -99,6 +99,25 @@ SILENT = {
     "a temperature beside what is found out": (
         "他们采样多个回答（比如通过变化温度参数）并测量它们的一致性，以确定哪些是事实。"
     ),
+    "a sum of matrices that a note shows": (
+        "V = [[4, 0], [0, 2]], $o_1 = 0.881[4,0] + 0.119[0,2] = [3.524, 0.238]$.\n\n"
+        "$$X + O = \\begin{pmatrix} 4.524 & 0.238 \\\\ 0.476 & 2.762 \\end{pmatrix}$$"
+    ),
+    "the simplest attention": "自注意力的最简形式：不用任何参数，直接令 Q = K = V = X。",
+    "what a question supposes": "Q: I read that h heads cost h times as much as one head.",
+    "positions of several widths": (
+        "Take d = 4 here; in the paper d = 512. Then PE(1) · PE(2) = 1.5403 = PE(2) · PE(3)."
+    ),
+    "exponentials of which two are alike": (
+        "第 1 行的过程：e⁵ = 148.41，e² = 7.389，总和 163.19，148.41 / 163.19 = 0.909。"
+    ),
+    "the sine of small angles is nearly linear": (
+        "| pos | 2 | 4 |\n|---|---|---|\n| 0 | 0 | 0 |\n| 1 | 0.0464 | 0.0022 |\n"
+        "| 2 | 0.0927 | 0.0043 |\n| 3 | 0.1388 | 0.0065 |"
+    ),
+    "what a scaled matrix is multiplied by": (
+        "X = [[1, 0], [0, 1]]\n\n| part | twice X |\n|---|---|\n| $X X^T$ | 4 |\n| $X X^T X$ | 8 |"
+    ),
     "labels that move": "We see decoder_input_ids with the labels shifted to the right.",
 }
 

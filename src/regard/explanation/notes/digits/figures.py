@@ -176,8 +176,9 @@ def _of_lists(line: int, text: str, told: list[Figure], names: Names) -> Iterato
         if asked == "entropy" and (unit := _UNITS.match(text[figure.start + len(figure.said) :])):
             right = right[1::2] if unit[1] else right[::2]
         if asked == "sum":
+            sums = [float(number) for _, number in results(text[: figure.start])] or names.mended
             also += [*_tails(text[: figure.start]), sum(names.mended)]
-            also += [sum(names.mended) + again for again in names.mended]  # two scores are alike
+            also += [sum(sums) + again for again in sums]  # two scores are alike
         if asked == "largest":
             weights = (step.table for step in steps(names) if step.kind == "weight")
             also += [float(each) for table in weights for each in table.max(1)]

@@ -171,9 +171,9 @@ def _of_one(head: list[str], numbers: Numbers, column: int, target: int) -> Laws
     x, claimed = numbers[column][0], numbers[target][0]
     if (x > 0).all():
         yield x / x.sum(), _BY_DIGITS * _long(claimed)
-    if (x[0] == 0 and (x[1:] > 0).all() and claimed[0] == 0) and len(x) > _LEAST:
-        factor = float(np.median(claimed[1:] / x[1:]))
-        yield factor * x, _BY_HEAD if _DISTANCE.search(head[column]) else 0
+    from_zero = x[0] == 0 and claimed[0] == 0 and (x[1:] > 0).all() and len(x) > _LEAST
+    if from_zero and _DISTANCE.search(head[column]):
+        yield float(np.median(claimed[1:] / x[1:])) * x, _BY_HEAD
     if len({*x.tolist()}) < len(x) or (x <= 0).any():
         return
     of_size = _SIZE.search(head[target]) and _DRIVER.search(plain(head[column]).strip())

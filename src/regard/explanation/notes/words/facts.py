@@ -107,7 +107,7 @@ FACTS = (
         r"|(?:Q|quer(?:y|ies)),? (?:the )?(?:K|keys?),? and (?:the )?(?:V|values?) (?:vectors |matrices )?are (?:all |exactly |simply |just |literally )*"
         r"(?:the same(?! (?:input|source|sequence|sentence|text|shape|size|length|width|X)\b)|identical|equal)"
         r"|(?:Q|查询)[、,， 和与]*(?:K|键)[、,， 和与]*(?:V|值)[^。，]{0,8}(?:同一个?(?:矩阵|张量|东西|向量)|相同(?!的?(?:形状|输入|来源))|相等|完全一样|一样)",
-        r"in shape|in size|W_?Q = W_?K|= I\b",
+        r"in shape|in size|W_?Q = W_?K|= I\b|[令设取]\s*Q|\b(?:let|set|take) (?:us )?Q",
     ),
     Fact(
         "note.cross-mask", "j = 1 … S", (_CROSS,),

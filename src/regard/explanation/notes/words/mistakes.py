@@ -69,7 +69,7 @@ MORE = (
         r"MQA|GQA|multi-query|grouped|key(?:s)? and value|KV|键值|input|输入|X\b"),
     Fact("note.qkv", "X W_Q, X W_K, X W_V", (r"quer|\bQ\b|查询", r"keys?\b|\bK\b|键"),
         r"(?:are|is) (?:all |exactly |simply |just |literally |really )*(?:the same|identical|one and the same|equal)(?: vectors?| matri\w+| thing| tensor)?(?! (?:input|source|sequence|sentence|text|shape|size|length|width|X|number|dimension|space|as))|\bQ (?:equals|is equal to|=) K\b|(?:是|就是|完全)(?:同一个?(?:向量|矩阵|东西|张量)|完全?(?:一样|相同)的?(?:向量|矩阵)?)",
-        r"shape|size|length|width|dimension|source|symmetric|W_Q = W_K|= I\b|(?:as|since|because|here) Q = K|\bif\b|when|would|with Q = K|multi-query|grouped|MQA|GQA|tied|space|number|形状|长度|维度|如果|当|若|宽度|来源|输入"),
+        r"shape|size|length|width|dimension|source|symmetric|W_Q = W_K|= I\b|(?:as|since|because|here) Q = K|\bif\b|when|would|with Q = K|multi-query|grouped|MQA|GQA|tied|space|number|形状|长度|维度|如果|当|若|宽度|来源|输入|[令设取]\s*Q|\b(?:let|set|take) (?:us )?Q"),
     Fact("note.wrong", "n × n", (r"attention|score|weight|QK\^?T|注意力|分数|权重",),
         r"(?:attention|score|weight)s? (?:matrix|map)(?: (?:is|has|of|with|shape|size|a|the|of shape))* \(?\[?n (?:\*|x|by|,) d\w*|QK\^T[^.。,]{0,20} \(?\[?d\w* (?:\*|x|by|,) d|(?:注意力|分数|权重)矩阵[^。，,]{0,8}n\s*(?:\*|x|,)\s*d|QK\^T[^。，,]{0,12}d\w*\s*\*\s*d",
         r"K\^TQ|linear"),
