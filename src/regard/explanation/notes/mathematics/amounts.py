@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from regard.explanation.notes.mathematics.algebra import Names, value
+from regard.explanation.notes.mathematics.mathtext import plain
 from regard.explanation.notes.mathematics.parsing import NotUnderstood, literal, parsed
 
 _ONES = [
@@ -91,6 +92,12 @@ class Amount:
         digits = re.sub(r"\D|0+$", "", re.sub(r"(?<=[\d.])[^\d.,].*", "", self.said))
         loose = (0.06 if len(digits) <= 2 else 0.006) * abs(right) if about else 0.0
         return abs(self.value - right) <= max(loose, self.unit * 1.001, 1e-9 * abs(right))
+
+
+def with_units(text: str) -> str:
+    """``text`` in the plain spelling, its bytes and MiB left as they are for ``amounts``."""
+    marked = re.sub(r"(\d)\s*([KMGT]i?B\b|bytes?\b|字节)", r"\1 _\2", text)
+    return plain(marked).replace(" _", " ")
 
 
 def amounts(text: str) -> Iterator[Amount]:

@@ -8,8 +8,7 @@ import numpy as np
 
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.mathematics.algebra import Names
-from regard.explanation.notes.mathematics.amounts import Amount, amounts, in_its_words
-from regard.explanation.notes.mathematics.mathtext import plain
+from regard.explanation.notes.mathematics.amounts import Amount, amounts, in_its_words, with_units
 from regard.explanation.notes.sizes.growth import TIMES, factor_of
 from regard.explanation.notes.sizes.references import WIDTHS
 from regard.explanation.notes.sizes.roles import role
@@ -36,7 +35,7 @@ _ONE = {
 def check_proportions(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each amount that is told by the amount before it."""
     said = re.sub(r"[`$]", "", sentence).strip()
-    text = plain(re.sub(r"(\d)\s*([KMGT]i?B\b|bytes?\b|字节)", r"\1 _\2", said)).replace(" _", " ")
+    text = with_units(said)
     found: list[Verdict] = []
     if not (DENIED.search(text) or NOT.search(text)):
         for amount in amounts(text):

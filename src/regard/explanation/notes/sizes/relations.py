@@ -14,8 +14,7 @@ import numpy as np
 
 from regard.explanation.notes.claim import Verdict
 from regard.explanation.notes.mathematics.algebra import Names
-from regard.explanation.notes.mathematics.amounts import Amount, agrees, in_its_words
-from regard.explanation.notes.mathematics.mathtext import plain
+from regard.explanation.notes.mathematics.amounts import Amount, agrees, in_its_words, with_units
 from regard.explanation.notes.sizes.clauses import number_widths
 from regard.explanation.notes.sizes.quantities import check_quantities
 from regard.explanation.notes.sizes.roles import sized
@@ -107,7 +106,7 @@ _LEFT_OUT = re.compile(
 def check_sizes(line: int, sentence: str, names: Names) -> list[Verdict]:
     """A verdict for each size in ``sentence`` that follows from others."""
     said = re.sub(r"[`$]", "", sentence).strip()
-    text = plain(re.sub(r"(\d)\s*([KMGT]i?B\b|bytes?\b|字节)", r"\1 _\2", said)).replace(" _", " ")
+    text = with_units(said)
     text = re.sub(
         r"the square root of (\d+)|(\d+)\s*的平方根", lambda m: f"sqrt({m[1] or m[2]})", text
     )
