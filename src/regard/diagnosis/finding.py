@@ -136,20 +136,21 @@ def _explained(
     search = partial(
         explain, [observation], judge.deviations(setup), readings=len(setup.case.weights)
     )
-    left = max(0.6, judge.deadline - time.thread_time())
+    half = judge.seconds(1 / 2)
     fits = (
-        by_lost_rows(judge, setup, output, tolerance=tolerance, seconds=min(2.0, left))
-        or search(tolerance=tolerance, most=2, seconds=min(2.0, left))
-        or by_pattern(judge, setup, fixed, output, tolerance=tolerance, seconds=min(1.5, left))
-        or search(tolerance=tolerance, least=3, seconds=min(2.0, left))
+        by_lost_rows(judge, setup, output, tolerance=tolerance, seconds=half)
+        or search(tolerance=tolerance, most=2, seconds=half)
+        or by_pattern(
+            judge, setup, fixed, output, tolerance=tolerance, seconds=judge.seconds(3 / 8)
+        )
+        or search(tolerance=tolerance, least=3, seconds=half)
     )
     if not fits and tolerance == ROUNDING:
-        left = max(0.3, judge.deadline - time.thread_time())
-        fits = search(tolerance=SINGLE, most=1, seconds=min(1.0, left))
+        fits = search(tolerance=SINGLE, most=1, seconds=judge.seconds(1 / 4))
         tolerance = SINGLE if fits else tolerance
     if not fits and (output.dtype == np.float16 or casts_to_half(judge.subject.source)):
         tolerance = HALF
-        fits = search(tolerance=HALF, most=1, seconds=1.0)
+        fits = search(tolerance=HALF, most=1, seconds=judge.seconds(1 / 4))
         fits = [e for e in fits if e.error <= 2 * min(f.error for f in fits)]
     return Base(
         setup, _confirmed(judge, setup, fits, fixed, tolerance), output, result, tolerance, fixed

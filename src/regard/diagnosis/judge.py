@@ -127,6 +127,11 @@ class Judge:
             return None
         return output, result
 
+    def seconds(self, share: float) -> float:
+        """How long one search may take: a share of ``SECONDS``, less where little of it is left."""
+        left = self.deadline - time.thread_time()
+        return min(share * SECONDS, max(0.15 * SECONDS, left))
+
     def settle(self, setup: Setup, fixed: Mapping[str, Any]) -> bool:
         """Looks for chance in a call that runs; True where it found weights or slopes inside."""
         if self._settled:
