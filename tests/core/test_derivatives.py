@@ -61,7 +61,7 @@ def test_every_derivative_of_what_auto_takes(mask: Any) -> None:
     arrays = inputs()
     assert regard.plan(*arrays, mask).engine in ("sdpa", "tiles")
     assert torch.autograd.gradcheck(call, arrays, check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(call, arrays, check_fwd_over_rev=True)
+    assert torch.autograd.gradgradcheck(call, arrays, check_fwd_over_rev=True, fast_mode=True)
 
 
 def test_a_third_derivative() -> None:
