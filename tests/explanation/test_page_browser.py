@@ -212,6 +212,13 @@ def test_everything_that_can_be_touched_has_a_name(opened):
     assert "√d: 2, 4, 8, 16" in page.locator("#chart svg").get_attribute("aria-label")
 
 
+def test_a_figure_names_its_axis_and_marks_its_decades(opened):
+    page = opened(ask("why-norm"), "zh")
+    written = page.locator("#chart svg text").all_text_contents()
+    assert "层" in written
+    assert {"10", "100", "1,000", "10,000"} <= set(written)
+
+
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_it_fits_a_phone(opened, lang):
     page = opened(regard.explain(), lang, viewport={"width": 360, "height": 740}, has_touch=True)

@@ -192,7 +192,10 @@ function drawChart(chart) {
   const count = m.rows;
   const x = (i) => left + ((i + 0.5) / count) * (width - left - 10);
   svg.append(drawn("line", { class: "axis", x1: left, x2: width - 10, y1: y(chart.log ? 10 ** low : 0), y2: y(chart.log ? 10 ** low : 0) }));
-  for (const v of chart.log ? [10 ** low, 10 ** high] : [low, high]) {
+  const decades = chart.log ? Math.max(1, Math.ceil((high - low) / 6)) : 0;
+  const marks = [low, high];
+  for (let d = Math.ceil(low + 0.3); chart.log && d < high - 0.3; d += decades) marks.push(d);
+  for (const v of chart.log ? marks.map((d) => 10 ** d) : marks) {
     svg.append(drawn("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, short(v)));
   }
   const rowNames = names(table.rows, m.rows);
@@ -201,6 +204,9 @@ function drawChart(chart) {
   for (let i = 0; i < count; i += every) {
     const label = chart.x >= 0 ? written(at(m, i, chart.x)) : rowNames[i];
     svg.append(drawn("text", { x: x(i), y: base + 18, "text-anchor": "middle" }, label));
+  }
+  if (chart.x >= 0) {
+    svg.append(drawn("text", { x: width - 10, y: base + 35, "text-anchor": "end" }, labels[chart.x]));
   }
   series.forEach((values, k) => {
     const second = ["", " second", " third"][k % 3];
